@@ -88,7 +88,7 @@ def test_storing_takes_longer_the_more_there_is(vectors: int, terms: int) -> Non
 def test_every_tile_fits_the_registers(
     columns: int, rows: int, run: int, follow: int, lanes: int, parts: int, terms: int, near: bool, granule: int
 ) -> None:
-    results = Run(run, follow, rows, columns)
+    results = Run(run, follow, rows)
     tile = register_shape(LIMITED, lanes, parts, (columns, rows), results, 0, terms, near, granule)
     vectors, height = tile
     assert vectors >= 1 and height >= 1
@@ -96,13 +96,22 @@ def test_every_tile_fits_the_registers(
 
 
 @pytest.mark.parametrize(("run", "tile", "broken"), [
-    (Run(24, 2, 16, 6144), (3, 4), False),
-    (Run(24, 2, 16, 6144), (6, 4), False),
-    (Run(32, 2, 16, 6144), (3, 4), False),  # vectors never end in the middle of one
-    (Run(24, 2, 16, 6144), (4, 4), True),  # 64 elements end in the middle of a run
-    (Run(24, 2, 16, 6144), (3, 5), True),  # five rows end in the middle of a line
-    (Run(24, 2, 18, 6144), (3, 4), True),  # and the last ones do
-    (Run(900, 1, 1, 900), (4, 4), False),  # there is one run
+    (Run(24, 2, 16), (3, 4), False),
+    (Run(24, 2, 16), (6, 4), False),
+    (Run(32, 2, 16), (3, 4), False),  # vectors never end in the middle of one
+    (Run(24, 2, 16), (4, 4), True),  # 64 elements end in the middle of a run
+    (Run(24, 2, 16), (3, 5), True),  # five rows end in the middle of a line
+    (Run(24, 2, 18), (3, 4), True),  # and the last ones do
 ])  # fmt: skip
 def test_tiles_that_end_in_the_middle_of_runs(run: Run, tile: tuple[int, int], broken: bool) -> None:
-    assert run.is_broken(*tile, lanes=16) == broken
+    vectors, rows = tile
+    assert run.is_broken(16 * vectors, rows, lanes=16) == broken
+
+
+def test_one_run_of_all_columns_is_not_broken() -> None:
+    """However long it is: the tile is that of columns which are whole vectors."""
+    tiles = [
+        register_shape(LIMITED, 16, 1, (columns, 1200), Run(columns, 1, 0), 0, 64, near=False)
+        for columns in (1500, 1504)
+    ]
+    assert tiles[0] == tiles[1]

@@ -18,10 +18,11 @@ from tilewright.passes.direct.short_sums import (
     with_results_asked,
     written_in_order,
 )
-from tilewright.passes.direct.traffic import consecutive, read_once, written_once
+from tilewright.passes.direct.traffic import read_once, written_once
 from tilewright.passes.items.scalar_values import LoweringError, component_types
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way, choose_matrix_vector_form
 from tilewright.passes.matrix_vector.row_products import choose_row_products
+from tilewright.passes.packed.blocks import consecutive
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.runs import WHOLE, runs_of

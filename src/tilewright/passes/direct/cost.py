@@ -18,10 +18,10 @@ from tilewright.machine.paces import Pace
 from tilewright.passes.direct.form import LINE, DirectForm, Results, rows_are_one_run
 from tilewright.passes.direct.past_caches import array_bytes, is_past
 from tilewright.passes.direct.points import SIDES, has_next_point, point_bytes, points_are_asked
-from tilewright.passes.direct.traffic import FAR_PIECE, consecutive, read_once, written_once
+from tilewright.passes.direct.traffic import FAR_PIECE, read_once, written_once
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.items.sum_trees import PIECE, grows_errors, levels_of, tree_loops
-from tilewright.passes.packed.blocks import level_of, lines_stay, sets_of
+from tilewright.passes.packed.blocks import consecutive, level_of, lines_stay, sets_of
 from tilewright.passes.packed.combine import nan_guard
 
 TILE_CYCLES = 8  # loops and addresses of one tile

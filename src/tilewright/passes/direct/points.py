@@ -13,8 +13,7 @@ from tilewright.contraction.normalise import constant
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.direct.past_caches import array_bytes
-from tilewright.passes.direct.traffic import consecutive
-from tilewright.passes.packed.blocks import level_of
+from tilewright.passes.packed.blocks import consecutive, level_of
 
 SIDES = ("vector", "scalar", "out")
 LEAST_BYTES = 4096  # of a point: shorter ones come in time, and asking costs products of 8 in the third cache a seventh

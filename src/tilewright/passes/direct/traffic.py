@@ -38,12 +38,3 @@ def written_once(out: int, others: int, may_pass: bool, machine: Machine) -> flo
     if may_pass and is_past_caches(out, machine):
         return out / pace.past
     return (2 if level > 3 else pace.written) * out / pace.bytes_from(level)
-
-
-def consecutive(extents: list[tuple[int, int]]) -> int:
-    """Elements that lie side by side, of dimensions with these strides and extents."""
-    run = 1
-    for stride, extent in sorted((abs(stride), extent) for stride, extent in extents):
-        if stride == run:
-            run *= extent
-    return run

@@ -54,6 +54,15 @@ def even(total: int, most: int, unit: int) -> int:
     return max(1, -(-total // (pieces * unit))) * unit
 
 
+def consecutive(extents: list[tuple[int, int]]) -> int:
+    """Elements that lie side by side, of dimensions with these strides and extents."""
+    run = 1
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in extents):
+        if stride == run:
+            run *= extent
+    return run
+
+
 def panel_bytes(machine: Machine) -> tuple[int, int]:
     """Memory for the panels of the vector side (half of L2) and of the scalar side (a core's share of L3)."""
     scalar = max(machine.l2_bytes, (machine.l3_bytes or USUAL_L3) // CORES_PER_L3)

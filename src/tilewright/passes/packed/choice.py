@@ -154,7 +154,7 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
     chunks = choose_chunks(machine.cores, batch, totals, units, lanes, contracted, levels < 2, speed, in_place, packing)
     steps, wide_bytes = -(-max(1, min(depth, contracted)) // together), element_bytes * together
     step_bytes = max(1, min(depth, contracted)) * element_bytes
-    step_bytes += (steps_apart(steps, tile * wide_bytes) - steps) * wide_bytes
+    step_bytes += (steps_apart(steps, tile * wide_bytes) - steps) * wide_bytes  # room for it; see PackedForm.pitch
     if in_tiles is not None:
         step_bytes = -(-step_bytes // LINE) * LINE
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)

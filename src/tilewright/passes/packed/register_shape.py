@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
+from tilewright.passes.packed.blocks import consecutive
 from tilewright.passes.packed.form import SideDimension
 
 MOST_VECTORS = 8
@@ -23,19 +24,15 @@ class Run:
         elements: how many.
         rows: of the scalar side, whose runs follow each other, that are whole cache lines together; 1 if they do not.
         of: rows that follow each other so.
-        total: elements of the vector side.
     """
 
     elements: int
     rows: int
     of: int
-    total: int
 
-    def is_broken(self, vectors: int, rows: int, lanes: int) -> bool:
-        """Whether such register tiles, of runs that are no whole vectors, end in the middle of one, or of a line."""
-        if self.elements % lanes == 0 or self.elements == self.total:
-            return False
-        return vectors * lanes % self.elements > 0 or rows % self.rows > 0 or self.of % rows > 0
+    def is_broken(self, width: int, rows: int, lanes: int) -> bool:
+        """Whether register tiles, of runs that are no whole vectors, end in the middle of one, or of a line."""
+        return self.elements % lanes > 0 and (width % self.elements > 0 or rows % self.rows > 0 or self.of % rows > 0)
 
 
 def register_shape(
@@ -71,7 +68,8 @@ def register_shape(
             cost = tiles * (max(multiply_adds, loads) + pace.beside / 2 * (vectors + rows) + 0.1)
             if math.isfinite(at_once):
                 stored = pace.packed_tile + pace.stored(vectors * rows, steps)
-                stored += BROKEN_TILE if results.is_broken(vectors, rows, lanes) else 0.0
+                several = results.elements < vector_total
+                stored += BROKEN_TILE if several and results.is_broken(vectors * lanes, rows, lanes) else 0.0
                 cost += tiles * pace.other * stored / (2 * max(1, steps))
             if scalar_run % rows and scalar_total > rows:
                 cost += BROKEN_ELEMENT * scalar_total
@@ -102,10 +100,7 @@ def run_of_operand(side: Sequence[SideDimension]) -> int:
 
 def run_of_results(vector: Sequence[SideDimension], scalar: Sequence[SideDimension], line: int) -> Run:
     """The run of the output that is the vector side's, where a cache line holds so many of its elements."""
-    elements = 1
-    for one in sorted(vector, key=lambda one: abs(one.stride_out)):
-        if abs(one.stride_out) == elements:
-            elements *= one.size
+    elements = consecutive([(one.stride_out, one.size) for one in vector])
     follow = bool(scalar) and abs(scalar[-1].stride_out) == elements
     rows, of = (line // math.gcd(line, elements), scalar[-1].size) if follow else (1, 0)
-    return Run(elements, rows, of, math.prod(one.size for one in vector))
+    return Run(elements, rows, of)
