@@ -71,7 +71,7 @@ def panel_bytes(machine: Machine) -> tuple[int, int]:
 
 def steps_apart(steps: int, step_bytes: int) -> int:
     """Steps by which panels begin apart: one more than they have, where these are few and panels would begin a multiple
-    of 4 KB apart. Loads wait for stores before them whose addresses have the same last twelve bits.
+    of 4 KB apart. Loads seem to wait for stores before them whose addresses have the same last twelve bits.
 
     Example:
         >>> [steps_apart(steps, 256) for steps in (16, 20, 32, 256)]
