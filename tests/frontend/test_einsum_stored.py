@@ -44,9 +44,9 @@ print(" ".join(sorted(set(sys.modules) - before)))
 
 WITHOUT_IMAGES = """
 import tilewright.runtime.cpu_jit
-from tilewright.runtime.elf_image import Unsuitable
+from tilewright.runtime.elf_image import Foreign
 def image_of(data):
-    raise Unsuitable("as on other processors")
+    raise Foreign("as on other processors")
 tilewright.runtime.cpu_jit.image_of = image_of
 """
 

@@ -24,7 +24,7 @@ from tilewright.kernel.llvm_vector_math import FUNCTIONS, variants
 from tilewright.machine.llvm_lock import LLVM_LOCK
 from tilewright.machine.processors import Processor
 from tilewright.runtime.digest import sha256
-from tilewright.runtime.elf_image import Unsuitable, image_of
+from tilewright.runtime.elf_image import Foreign, Unsuitable, image_of
 from tilewright.runtime.known_processor import known_processor
 from tilewright.runtime.native_image import ImageError, LoadedImage, NativeKernel, library_function
 
@@ -182,10 +182,14 @@ def load_object(code: bytes, name: str, workspace_bytes: int = 0) -> NativeKerne
 
 
 def load_code(code: bytes) -> LoadedCode:
-    """Object code, linked: as an image where it has one, else by LLVM.
+    """Object code, linked: as an image on 64-bit x86 with ELF, elsewhere by LLVM.
+
+    LLVM's linker asks for the pages of every section by themselves. In an x86 process of many mappings they may lie
+    gigabytes apart, too far for references of the small code model, and it ends the process. So what has no image,
+    though it might have one, is an error.
 
     Raises:
-        JitError: if the bytes are damaged.
+        JitError: if the bytes are damaged, or cannot be linked.
     """
     head = len(_MAGIC) + sha256().digest_size
     content = code[head:]
@@ -194,8 +198,10 @@ def load_code(code: bytes) -> LoadedCode:
     try:
         image = image_of(content)
         loaded = LoadedImage(image)
-    except (Unsuitable, ImageError):  # another processor than 64-bit x86, or a function that only LLVM knows
+    except Foreign:
         return _linked_by_llvm(content)
+    except (Unsuitable, ImageError) as error:
+        raise JitError(f"cannot link {len(code)} bytes of object code: {error}") from error
     return LoadedCode(image, lambda name: loaded.functions.get(name, 0), loaded)
 
 

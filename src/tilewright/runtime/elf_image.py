@@ -33,7 +33,11 @@ _STUB = b"\xff\x25\x02\x00\x00\x00\xcc\xcc"  # jmp *2(%rip), and two bytes that 
 
 
 class Unsuitable(Exception):
-    """An object file that has no image; the message says why. It is loaded by LLVM's own linker instead."""
+    """An object file that has no image; the message says why."""
+
+
+class Foreign(Unsuitable):
+    """An object file of another processor, or of a system that does not use ELF."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class _Object:
         try:
             header = _HEADER.unpack_from(data)
             if header[:3] != (b"\x7fELF", 2, 1) or header[5:7] != (_RELOCATABLE, _X86_64):
-                raise Unsuitable("it is no object file for 64-bit x86 in ELF's form")
+                raise Foreign("it is no object file for 64-bit x86 in ELF's form")
             start, entry, count, names = header[10], header[15], header[16], header[17]
             self.sections = [_Section(*_SECTION.unpack_from(data, start + n * entry)) for n in range(count)]
             strings = self.content(self.sections[names])
@@ -107,7 +111,8 @@ def image_of(data: bytes) -> bytes:
     """The image of an object file.
 
     Raises:
-        Unsuitable: if the file is for another processor, or needs more of a linker than is done here.
+        Foreign: if the file is for another processor or system.
+        Unsuitable: if it is damaged, or needs more of a linker than is done here.
     """
     file = _Object(data)
     places: dict[int, int] = {}
