@@ -1,5 +1,5 @@
 """Results that no cache holds where vectors are shorter than a cache line (AVX2): whole lines go past the caches, rows
-that share channels of the memory through them, and what a tile may do does not depend on what scratch memory held.
+whose places in a page are the same through them, and what a tile may do does not depend on what scratch memory held.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from naive import assert_close, einsum_contraction, random_buffers
 
 from tilewright.contraction.form import Contraction
@@ -28,6 +30,7 @@ from tilewright.passes.direct.past_caches import is_past
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
+from tilewright.passes.packed.register_shape import PastCaches
 from tilewright.passes.packed.runs import QUARTERS, runs_of
 from tilewright.runtime.cpu_jit import compile_kernel
 from tilewright.runtime.memory import aligned_empty
@@ -84,16 +87,56 @@ def test_marks_that_are_read_are_written(text: str, scalar: ScalarType, machine:
         assert {one.buffer.name for one in body if isinstance(one, Load) and "runs" in one.buffer.name} <= written
 
 
-def test_rows_that_share_channels_are_written_through_the_caches() -> None:
-    """4096 f64 from row to row: lines of a tile's rows are in the same channels; they are not asked for either."""
-    form = packed("cefg,gdba->fedcba", SIXTEEN)
+def test_rows_whole_pages_apart_are_written_through_the_caches() -> None:
+    """4096 f64 from row to row: all rows of a tile have the same place in a page; they are not asked for either."""
+    form = packed("ik,kj->ij", dict(i=4096, j=4096, k=16))
     assert not form.nontemporal
     assert form.through_caches
     asked = [one for one in walk(write_packed_kernel(form).kernel.body) if isinstance(one, Prefetch)]
     assert not any(one.buffer.name.startswith("out") for one in asked)
-    assert packed("ik,kj->ij", dict(i=4096, j=4096, k=16)).through_caches
-    assert packed("ik,kj->ij", dict(i=4096, j=4096 + 128, k=16)).through_caches
     assert not packed("ik,kj->ij", dict(i=4096, j=4096, k=16), machine=CPU_AVX512).through_caches
+
+
+@pytest.mark.parametrize(("text", "sizes", "scalar", "tile"), [
+    ("cefg,gdba->fedcba", SIXTEEN, F64, (2, 4)),  # rows 2 KB apart: through the caches 17, so 26 GFLOP/s
+    ("cefg,gdba->fedcba", SIXTEEN, F32, (4, 2)),  # 1 KB: 28, 51
+    ("ik,kj->ij", dict(i=4096, j=4096 + 256, k=16), F64, (2, 4)),  # eight pages and 2 KB: tiles of 4 x 2 17, so 31
+    ("ik,kj->ij", dict(i=4096, j=4096 + 128, k=16), F64, (4, 2)),  # eight pages and 1 KB
+    ("ik,kj->ij", dict(i=4096, j=4096 + 64, k=16), F64, (6, 2)),  # eight pages and 512 bytes
+])  # fmt: skip
+def test_rows_of_a_tile_have_different_places_in_a_page(
+    text: str, sizes: dict[str, int], scalar: ScalarType, tile: tuple[int, int]
+) -> None:
+    form = packed(text, sizes, scalar)
+    assert form.nontemporal
+    assert (form.rows, form.vectors) == tile
+    panels = form.vector_block * form.pitch * scalar.bytes  # of few rows they stay in the first cache
+    assert (panels <= ZEN3.l1_bytes // 2) == (form.rows == 2)
+
+
+@given(
+    st.sampled_from([16, 32, 64]), st.integers(0, 1 << 15), st.integers(1, 1 << 12), st.integers(1, 8),
+    st.integers(1, 24),
+)  # fmt: skip
+def test_stores_of_a_tile_that_suits_differ_in_twelve_bits(
+    vector_bytes: int, apart: int, run: int, vectors: int, rows: int
+) -> None:
+    results = PastCaches(vector_bytes, apart, run)
+    width = min(vectors * vector_bytes, run)
+    bits = [(row * apart + byte) % 4096 for row in range(rows) for byte in range(width)]
+    whole = vectors * vector_bytes % 64 == 0 or vectors * vector_bytes >= run
+    assert results.suits(vectors, rows) == (whole and len(set(bits)) == len(bits))
+
+
+def test_parts_of_lines_that_others_complete_late_stay_in_the_caches() -> None:
+    """Runs of 200 f32 are twelve lines and a half, and all rows pass by before the next vectors complete one."""
+    form = packed("cda,db->cba", dict(a=200, b=200, c=188, d=188), F32)
+    assert form.scalar_inner
+    assert form.through_caches
+    assert packed("cda,db->cba", dict(a=208, b=200, c=188, d=188), F32).nontemporal
+    together = packed("bga,fged->efbda", dict(a=8, b=28, d=48, e=28, f=48, g=6), F32)  # two rows have a line together
+    assert together.scalar_inner
+    assert together.nontemporal
 
 
 @pytest.mark.parametrize("scalar", [F32, F64], ids=str)

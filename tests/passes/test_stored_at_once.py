@@ -19,7 +19,7 @@ from tilewright.passes.direct.choice import choose_direct_form
 from tilewright.passes.direct.form import Results
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
-from tilewright.passes.packed.register_shape import Run, register_shape
+from tilewright.passes.packed.register_shape import PastCaches, Run, register_shape
 
 LIMITED = replace(CPU_AVX512, cores=1, l1_bytes=32 << 10)
 UNLIMITED = replace(LIMITED, pace=replace(LIMITED.pace, queued=math.inf, packed_tile=50.0))
@@ -83,13 +83,22 @@ def test_storing_takes_longer_the_more_there_is(vectors: int, terms: int) -> Non
 
 @given(
     st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 400), st.sampled_from([1, 2, 3, 8, 24, 100]),
-    st.sampled_from([4, 8, 16]), st.sampled_from([1, 2]), st.integers(1, 4000), st.booleans(), st.sampled_from([1, 2]),
+    st.sampled_from([4, 8, 16]), st.sampled_from([1, 2]), st.integers(1, 4000), st.booleans(),
+    st.sampled_from([None, PastCaches(64, 1024, 4096), PastCaches(32, 4096, 4096)]),
 )  # fmt: skip
 def test_every_tile_fits_the_registers(
-    columns: int, rows: int, run: int, follow: int, lanes: int, parts: int, terms: int, near: bool, granule: int
+    columns: int,
+    rows: int,
+    run: int,
+    follow: int,
+    lanes: int,
+    parts: int,
+    terms: int,
+    near: bool,
+    past: PastCaches | None,
 ) -> None:
     results = Run(run, follow, rows)
-    tile = register_shape(LIMITED, lanes, parts, (columns, rows), results, 0, terms, near, granule)
+    tile = register_shape(LIMITED, lanes, parts, (columns, rows), results, 0, terms, near, past)
     vectors, height = tile
     assert vectors >= 1 and height >= 1
     assert vectors * height + vectors + 1 <= LIMITED.vector_registers // parts

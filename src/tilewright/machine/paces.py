@@ -30,6 +30,7 @@ class Pace:
         tile_load: of a tile from a panel.
         tile_end: to begin a tile of sums, and to bring them to where they go.
         packed_tile: to begin a register tile of the packed form, with its tables and tests.
+        cached_tile: the same where its results do not go past the caches.
         queued: vectors that a register tile stores at once before the stores wait for each other, and all after them.
         queue_wait: what each vector beyond these takes more.
         narrow: the least that a multiply-add of a narrower vector takes.
@@ -85,6 +86,7 @@ class Pace:
     tile_load: float = 16.0
     tile_end: float = 60.0
     packed_tile: float = 8.0
+    cached_tile: float = 8.0
     queued: float = 16
     queue_wait: float = 2.5
     narrow: float = 0.5
@@ -187,6 +189,7 @@ TWO_MULTIPLY_ADDS = Pace(
     tile_load=28.0,
     tile_end=120.0,
     packed_tile=50.0,
+    cached_tile=50.0,
     queued=math.inf,
     far_load=4.2,
     element_load=1.2,
@@ -220,7 +223,7 @@ TWO_MULTIPLY_ADDS = Pace(
 TWO_NARROW = Pace(
     chain=9.5,
     element_load=1.4,
-    packed_tile=50.0,
+    cached_tile=35.0,
     queued=math.inf,
     panel_load=2.0,
     beside=0.2,

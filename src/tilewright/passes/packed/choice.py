@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tilewright.contraction.form import Contraction, Kind
 from tilewright.contraction.normalise import constant
@@ -18,6 +19,7 @@ from tilewright.passes.packed.blocks import (
     PACK_VECTOR,
     USUAL_L1,
     choose_chunks,
+    consecutive,
     even,
     is_past_caches,
     level_of,
@@ -25,7 +27,6 @@ from tilewright.passes.packed.blocks import (
     longest_piece,
     panel_bytes,
     room_for_vectors,
-    share_channels,
     shorter_piece,
     steps_apart,
 )
@@ -44,7 +45,13 @@ from tilewright.passes.packed.form import (
     tiles_lie_there,
 )
 from tilewright.passes.packed.operands import with_conversions_in_packing
-from tilewright.passes.packed.register_shape import MOST_VECTORS, register_shape, run_of_operand, run_of_results
+from tilewright.passes.packed.register_shape import (
+    MOST_VECTORS,
+    PastCaches,
+    register_shape,
+    run_of_operand,
+    run_of_results,
+)
 from tilewright.passes.packed.tiles import shape_in_tiles
 
 LONGEST_PIECE = 1024
@@ -63,6 +70,8 @@ ADDED_TILE = 50.0  # cycles that a register tile takes more for each piece of th
 
 STRIP = 5 / 12  # of the first cache, where strips of the scalar side stay while stores past the caches pass
 
+FEW_ROWS = 2  # of a register tile
+LEAST_PANELS = 4  # of vectors in a block of such tiles
 LEAST_LANES = 4
 """Of vectors of complex numbers, which are halved as long as one holds the whole side: what is packed, multiplied and
 masked beyond it is for nothing.
@@ -75,26 +84,50 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     if not form.nontemporal or form.in_halves:
         return form
     boxed = with_boxes(form, machine)
-    granule = LINE // (form.lanes * form.contraction.out.element.bytes)
-    if boxed.boxes is not None or form.lanes == 1 or granule <= 1:
+    results = _past_caches(form)
+    if boxed.boxes is not None or form.lanes == 1 or results.granule == 1:
         return boxed
-    if _rows_share_channels(form, machine):
+    if _leaves_lines(form) or not results.suits(results.granule, min(2, form.rows)):
         return _plain_form(contraction, machine, past=False)
-    return _plain_form(contraction, machine, granule) if form.vectors % granule else form
+    form = _plain_form(contraction, machine, results)
+    return form if form.rows > FEW_ROWS or form.scalar_inner else _with_vectors_near(form, machine)
 
 
-def _rows_share_channels(form: PackedForm, machine: Machine) -> bool:
-    """Whether the rows of a register tile begin in the same channels of the memory. Past the caches, few lines of each
-    are then written half as fast as through the caches, which collect more of them (on a Zen 3 4096 x 4096 f64 with 16
-    terms 17 and 33 GFLOP/s; rows of half a kilobyte more 37 and 33).
+def _past_caches(form: PackedForm) -> PastCaches:
+    """How the rows of a form's register tiles lie in the output."""
+    width = form.contraction.out.element.bytes
+    apart = abs(form.scalar_dimensions[-1].stride_out) if form.scalar_dimensions else 0
+    run = consecutive([(one.stride_out, one.size) for one in form.vector_dimensions])
+    return PastCaches(form.lanes * width, apart * width, run * width)
+
+
+def _leaves_lines(form: PackedForm) -> bool:
+    """Whether register tiles write parts of cache lines that others complete after all rows have passed by. Past the
+    caches each part is written by itself (`cda,db->cba` of runs of 200 f32 on a Zen 3 76 GFLOP/s, through them 84).
+    Parts of lines that rows have together are soon complete.
     """
-    step = abs(form.scalar_dimensions[-1].stride_out) if form.scalar_dimensions else 0
-    return form.rows > 1 and share_channels(step * form.contraction.out.element.bytes, machine)
+    contraction = form.contraction
+    width = contraction.out.element.bytes
+    strides = [abs(constant(one.stride_out)) * width for one in contraction.dimensions if constant(one.size) > 1]
+    return form.scalar_inner and any(one % LINE and LINE % one for one in strides)
 
 
-def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, past: bool = True) -> PackedForm:
-    """The form before results are assembled. Its register tiles have a multiple of `granule` vectors: past the caches,
-    tiles that write parts of lines take several times as long as others. `past` allows them to go there.
+def _with_vectors_near(form: PackedForm, machine: Machine) -> PackedForm:
+    """The form with as many panels of vectors in a block as the first cache holds: few rows take too little time for
+    them to come from the second one (16 x 4096 by 4096 x 16 f64 for each of 16, with 16 terms, on a Zen 3 33, then 38).
+    """
+    step_bytes = form.pitch * sum(one.bytes for one in component_types(form.accumulator))
+    most = (machine.l1_bytes or USUAL_L1) // 2 // step_bytes
+    if most < LEAST_PANELS * form.vector_tile:
+        return form
+    return replace(form, vector_block=min(form.vector_block, even(form.vector_block, most, form.vector_tile)))
+
+
+def _plain_form(
+    contraction: Contraction, machine: Machine, goes_past: PastCaches | None = None, past: bool = True
+) -> PackedForm:
+    """The form before results are assembled, with register tiles for results that go past the caches so; `past`
+    allows them to go there at all.
     """
     contraction = with_conversions_in_packing(contraction)
     vector_left = _vector_side_is_left(contraction)
@@ -114,7 +147,7 @@ def _plain_form(contraction: Contraction, machine: Machine, granule: int = 1, pa
     dots = choose_dots(contraction, vector_left, machine) if lanes > 1 else None
     results, run = run_of_results(vector, scalar, line), 0 if scalar_rows else run_of_operand(scalar)
     usual = min(contracted, USUAL_PIECE)
-    vectors, rows = register_shape(machine, lanes, len(parts), totals, results, run, usual, near, granule)
+    vectors, rows = register_shape(machine, lanes, len(parts), totals, results, run, usual, near, goes_past)
     in_tiles = _tiles(contraction, vector_left, totals, lanes, machine)
     if in_tiles is not None:
         dots, (vectors, rows) = in_tiles

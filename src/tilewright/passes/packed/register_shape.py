@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.machine.model import Machine
-from tilewright.passes.packed.blocks import consecutive
+from tilewright.passes.packed.blocks import LINE, PAGE, consecutive
 from tilewright.passes.packed.form import SideDimension
 
 MOST_VECTORS = 8
@@ -35,6 +35,44 @@ class Run:
         return self.elements % lanes > 0 and (width % self.elements > 0 or rows % self.rows > 0 or self.of % rows > 0)
 
 
+@dataclass(frozen=True)
+class PastCaches:
+    """Results that go past the caches, in vectors that are parts of cache lines.
+
+    Attributes:
+        vector_bytes: of a vector of results.
+        apart: bytes from a row of a register tile to the next one.
+        run: bytes of a row that follow each other.
+    """
+
+    vector_bytes: int
+    apart: int
+    run: int
+
+    @property
+    def granule(self) -> int:
+        """Vectors of a cache line."""
+        return max(1, LINE // self.vector_bytes)
+
+    def suits(self, vectors: int, rows: int) -> bool:
+        """Whether a register tile writes whole lines (others take several times as long) which its rows have in
+        different places of a page: stores with the same last twelve bits of the address wait for each other. On a Zen 3
+        16384 x 512 f32 with 16 terms, rows 2 KB apart, run at 51 GFLOP/s with tiles of 4 by 2 vectors, 67 with 2 by 4.
+
+        Example:
+            >>> results = PastCaches(vector_bytes=32, apart=2048, run=2048)
+            >>> [results.suits(*tile) for tile in ((2, 4), (4, 2), (3, 2))]
+            [False, True, False]
+        """
+        if vectors % self.granule and vectors * self.vector_bytes < self.run:
+            return False
+        width = min(vectors * self.vector_bytes, self.run)
+        places = sorted(row * self.apart % PAGE for row in range(rows))
+        return all(
+            after - before >= width for before, after in zip(places, (*places[1:], places[0] + PAGE), strict=True)
+        )
+
+
 def register_shape(
     machine: Machine,
     lanes: int,
@@ -44,17 +82,18 @@ def register_shape(
     scalar_run: int,
     steps: int,
     near: bool,
-    granule: int = 1,
+    past: PastCaches | None = None,
 ) -> tuple[int, int]:
     """(vectors, rows) of a register tile: the least padding of those that fill the registers, v*r + v + 1 <= registers,
     or whose stores do not wait for each other.
 
     Panels of rows that end in the middle of a `scalar_run`, of the scalar side's operand, are copied by elements. Tiles
-    of a multiple of `granule` vectors come before others, wherever there are any.
+    that suit results that go `past` the caches come before others, wherever there are any.
     """
     vector_total, scalar_total = totals
     registers, pace = (machine.vector_registers or 16) // parts, machine.pace
     at_once = pace.stored_at_once(steps)
+    granule = 1 if past is None else past.granule
     best: tuple[bool, float, tuple[int, int]] | None = None
     for rows in ROWS:
         most = min(MOST_VECTORS, (registers - 1) // (rows + 1), max(1, math.ceil(vector_total / lanes)))
@@ -73,7 +112,7 @@ def register_shape(
                 cost += tiles * pace.other * stored / (2 * max(1, steps))
             if scalar_run % rows and scalar_total > rows:
                 cost += BROKEN_ELEMENT * scalar_total
-            found = (vectors % granule > 0, cost, (vectors, rows))
+            found = (past is not None and not past.suits(vectors, rows), cost, (vectors, rows))
             if best is None or found[:2] < best[:2]:
                 best = found
     assert best is not None
