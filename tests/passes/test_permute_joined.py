@@ -15,8 +15,8 @@ from tilewright.passes.permute.choose import permute_form
 from tilewright.passes.tensor.kernel import describe_primitive
 
 FEW_WAYS = replace(named_machine("cpu-avx512"), l2_ways=8)
-PAST = [replace(one, l2_ways=8) for one in SMALL_CACHES]
-"""Nothing stays in their caches, so that small copies go past them too."""
+PAST = replace(SMALL_CACHES[0], l2_ways=8)
+"""Nothing stays in its caches, so that small copies go past them too."""
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,7 @@ def test_a_kilobyte_of_rows_or_a_piece_of_one(element, shape, together, piece, v
     [
         (F32, (64, 64, 64, 64), (0, 2, 1, 3), named_machine("cpu-avx512")),  # how many ways: not known
         (F32, (64, 64, 64, 64), (0, 2, 1, 3), replace(FEW_WAYS, l2_ways=16)),
+        (F32, (64, 64, 64, 64), (0, 2, 1, 3), replace(named_machine("cpu-avx2"), l2_ways=8)),  # half a line in a vector
         (F32, (8, 64, 64, 64), (0, 2, 1, 3), FEW_WAYS),  # stays in the caches
         (U8, (64, 64, 1024, 20), (0, 2, 1, 3), FEW_WAYS),  # rows of 20 bytes
         (F32, (2, 2, 1 << 22), (1, 0, 2), FEW_WAYS),  # very long ones
@@ -73,22 +74,21 @@ def test_every_place_in_a_line(data, dtype, shift):
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     source = source_view(rng, dtype, shape, order, steps, ())
     memory, target = target_view(dtype, shape, range(len(shape)), [1] * len(shape), shift)
-    check_copy(source, memory, target, data.draw(st.sampled_from(PAST)), data.draw(st.sampled_from([1, 2])))
+    check_copy(source, memory, target, PAST, data.draw(st.sampled_from([1, 2])))
 
 
-@pytest.mark.parametrize("machine", PAST, ids=["avx512", "avx2", "neon"])
 @pytest.mark.parametrize("row", [13, 64, 250, 256, 700])
-def test_rows_of_several_blocks(machine, row):
+def test_rows_of_several_blocks(row):
     """Each block begins and ends in the middle of a line, whose rest is another's."""
     rng = np.random.default_rng(row)
     shape = (37, 41, row) if row > 100 else (137, 91, row)
     source = source_view(rng, np.dtype("f4"), shape, (1, 0, 2), [1] * 3, ())
     memory, target = target_view(np.dtype("f4"), shape, range(3), [1] * 3, 3)
     strides = [tuple(one // 4 for one in array.strides) for array in (source, target)]
-    form = permute_form(F32, shape, *strides, machine)
+    form = permute_form(F32, shape, *strides, PAST)
     assert form.joined is not None
     assert form.blocks > 1
-    check_copy(source, memory, target, machine, 2)
+    check_copy(source, memory, target, PAST, 2)
 
 
 def test_rows_of_one_element_again_and_again():
@@ -97,7 +97,7 @@ def test_rows_of_one_element_again_and_again():
     shape = (5, 70, 40)
     source = source_view(rng, np.dtype("f4"), shape, (0, 1, 2), [1] * 3, (0,))
     memory, target = target_view(np.dtype("f4"), shape, range(3), [1] * 3, 1)
-    check_copy(source, memory, target, PAST[0])
+    check_copy(source, memory, target, PAST)
 
 
 def test_a_tensor_operation_says_how_it_is_written():
