@@ -5,12 +5,14 @@ whose places in a page are the same through them, and what a tile may do does no
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import event, given
 from hypothesis import strategies as st
 from naive import assert_close, einsum_contraction, random_buffers
 
@@ -27,6 +29,7 @@ from tilewright.passes.direct.choice import direct_forms
 from tilewright.passes.direct.cost import direct_cost
 from tilewright.passes.direct.form import Results
 from tilewright.passes.direct.past_caches import is_past
+from tilewright.passes.packed import choice
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
 from tilewright.passes.packed.kernel import write_packed_kernel
@@ -126,6 +129,48 @@ def test_stores_of_a_tile_that_suits_differ_in_twelve_bits(
     bits = [(row * apart + byte) % 4096 for row in range(rows) for byte in range(width)]
     whole = vectors * vector_bytes % 64 == 0 or vectors * vector_bytes >= run
     assert results.suits(vectors, rows) == (whole and len(set(bits)) == len(bits))
+
+
+@pytest.mark.parametrize(("text", "sizes", "scalar", "tile"), [
+    ("aged,cbfg->fedcba", dict(a=24, b=16, c=16, d=24, e=16, f=16, g=24), F32, (4, 3)),  # assembled 67, so 78 GFLOP/s
+    ("bgfd,caeg->fedcba", dict(a=24, b=16, c=16, d=24, e=16, f=16, g=24), F32, (4, 3)),
+    ("gbac,dge->dbcea", dict(a=24, b=36, c=12, d=20, e=28, g=6), F32, (4, 3)),  # through the caches 25, so 59
+    ("cbag,gde->dbcea", dict(a=12, b=8, c=24, d=16, e=64, g=8), F64, (4, 3)),  # 16, 30
+])  # fmt: skip
+def test_rows_that_are_whole_lines_together(
+    text: str, sizes: dict[str, int], scalar: ScalarType, tile: tuple[int, int]
+) -> None:
+    form = packed(text, sizes, scalar)
+    assert form.nontemporal
+    assert form.boxes is None
+    assert (form.rows, form.vectors) == tile
+
+
+@pytest.mark.parametrize(("run", "rows", "of", "tiles"), [
+    (96, 2, 16, {(3, 2), (3, 4), (3, 8), (6, 2), (6, 4), (6, 8)}),
+    (96, 2, 12, {(3, 2), (3, 4), (3, 6), (6, 2), (6, 4), (6, 6)}),
+    (96, 2, 3, set()),  # the third row begins within a line, and others follow elsewhere
+    (80, 4, 16, set()),  # rows are no whole vectors
+    (160, 2, 16, set()),  # and so many of them that there is no room for rows
+])  # fmt: skip
+def test_tiles_of_whole_rows(run: int, rows: int, of: int, tiles: set[tuple[int, int]]) -> None:
+    results = PastCaches(32, run, run, rows, of)
+    assert results.joins_rows == bool(tiles)
+    if tiles:
+        assert {one for one in itertools.product(range(1, 9), range(1, 9)) if results.suits(*one)} == tiles
+
+
+@given(st.data())
+def test_whole_rows_are_right(data: st.DataObject) -> None:
+    """Small extents, as if no cache held them: of some, several rows are whole lines together."""
+    scalar, run = data.draw(st.sampled_from([(F32, 8), (F32, 24), (F64, 4), (F64, 12), (F64, 20)]))
+    extents = [data.draw(st.integers(1, 12)), *(data.draw(st.integers(1, 9)) for _ in range(3))]
+    sizes = dict(zip("abcdk", (run, *extents), strict=True))
+    text = data.draw(st.sampled_from(["cka,bdk->dcba", "kca,bkd->cdba", "cka,bk->cba"]))
+    with mock.patch.object(choice, "is_past_caches", return_value=True):
+        form = packed(text, {one: sizes[one] for one in sizes if one in text}, scalar)
+    event(f"tiles of {form.rows} x {form.vectors}, {'past' if form.nontemporal else 'through'} the caches")
+    run_in(data.draw(st.sampled_from([0, 255])), form.contraction, form)
 
 
 def test_parts_of_lines_that_others_complete_late_stay_in_the_caches() -> None:

@@ -19,7 +19,6 @@ from tilewright.passes.packed.blocks import (
     PACK_VECTOR,
     USUAL_L1,
     choose_chunks,
-    consecutive,
     even,
     is_past_caches,
     level_of,
@@ -70,6 +69,8 @@ ADDED_TILE = 50.0  # cycles that a register tile takes more for each piece of th
 
 STRIP = 5 / 12  # of the first cache, where strips of the scalar side stay while stores past the caches pass
 
+LONG_RUN = 4  # register tiles of a run of the output, which are written one after the other past the caches
+LEAST_SUMS = 8  # of a register tile, of which fewer wait for their own multiply-adds
 FEW_ROWS = 2  # of a register tile
 LEAST_PANELS = 4  # of vectors in a block of such tiles
 LEAST_LANES = 4
@@ -83,9 +84,14 @@ def make_packed_form(contraction: Contraction, machine: Machine) -> PackedForm:
     form = _plain_form(contraction, machine)
     if not form.nontemporal or form.in_halves:
         return form
-    boxed = with_boxes(form, machine)
     results = _past_caches(form)
-    if boxed.boxes is not None or form.lanes == 1 or results.granule == 1:
+    in_parts = form.lanes > 1 and results.in_parts
+    if in_parts and results.joins_rows:
+        joined = _plain_form(contraction, machine, results)
+        if results.suits(joined.vectors, joined.rows) and joined.vectors * joined.rows >= LEAST_SUMS:
+            return joined
+    boxed = with_boxes(form, machine)
+    if boxed.boxes is not None or not in_parts:
         return boxed
     if _leaves_lines(form) or not results.suits(results.granule, min(2, form.rows)):
         return _plain_form(contraction, machine, past=False)
@@ -97,8 +103,8 @@ def _past_caches(form: PackedForm) -> PastCaches:
     """How the rows of a form's register tiles lie in the output."""
     width = form.contraction.out.element.bytes
     apart = abs(form.scalar_dimensions[-1].stride_out) if form.scalar_dimensions else 0
-    run = consecutive([(one.stride_out, one.size) for one in form.vector_dimensions])
-    return PastCaches(form.lanes * width, apart * width, run * width)
+    run = run_of_results(form.vector_dimensions, form.scalar_dimensions, LINE // width)
+    return PastCaches(form.lanes * width, apart * width, run.elements * width, run.rows, run.of)
 
 
 def _leaves_lines(form: PackedForm) -> bool:
@@ -211,6 +217,7 @@ def _plain_form(
     out_bytes = contraction.out.element.bytes
     is_inner = _scalar_side_is_inner(vector, scalar, step_bytes * scalar_block <= stays)
     is_inner = is_inner and not (past and _shares_channels(vector, scalar, tile, out_bytes, machine.pace.channels))
+    is_inner = is_inner and (goes_past is None or goes_past.run < LONG_RUN * tile * out_bytes)
     is_inner = (past and near) or is_inner
     in_strips = past and is_inner and machine.pace.shares_buffers
     return PackedForm(
