@@ -114,7 +114,7 @@ def best_peer() -> str:
         "Zen 4, two threads": "contractions-cpu-zen4-2threads",
         "Emerald Rapids, one thread": ON_A_SERVER,
         "Emerald Rapids, two threads": "contractions-cpu-emeraldrapids-2threads",
-        "Zen 3, one thread, 14 of the cases": ON_NARROW_VECTORS,
+        "Zen 3, one thread": ON_NARROW_VECTORS,
     }
     for where, name in files.items():
         rows = result(name)["rows"]
