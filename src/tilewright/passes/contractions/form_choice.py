@@ -126,8 +126,8 @@ def packed_cycles(form: PackedForm, machine: Machine) -> float:
             return PACKED_STEP * time_in_tiles((vectors, form.rows), steps, pieces_of_sum, pace)
         loads = vectors * pace.vector_load + form.rows * pace.element_load
         step = max(each * vectors * form.rows, pace.chain, loads)
-        begin = pace.packed_tile if form.nontemporal else pace.cached_tile
-        begin = begin if form.boxes is None else BOXED_TILE
+        to_memory = pace.packed_tile if form.nontemporal else pace.cached_tile
+        begin = to_memory if form.boxes is None else BOXED_TILE
         return step * steps + pace.other * (pace.stored(form.vectors * form.rows, steps) + begin) * pieces_of_sum
 
     of_row = (form.vector_tiles - 1) * tile(form.vectors) + tile(form.tail)
