@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.machine.paces import pace_of
 from tilewright.machine.processors import (
     CPU_VARIABLE,
     LINUX_ARM,
@@ -18,6 +19,7 @@ from tilewright.machine.processors import (
     Processor,
     chosen_processor,
     host_processor,
+    known_by_tiles,
     named_processor,
 )
 
@@ -42,6 +44,21 @@ def test_vector_registers_follow_from_features(
     triple: str, name: str, features: str, expected: tuple[int, int]
 ) -> None:
     assert Processor(triple, name, features).vector_registers == expected
+
+
+def test_a_processor_with_tiles_is_not_called_by_the_name_of_one_without() -> None:
+    """Virtual machines give numbers of others: a server's core was taken for a desktop's (LLVM's `rocketlake`)."""
+    tiles = named_processor("sapphirerapids").features
+    for called, features, expected in [
+        ("rocketlake", tiles, "sapphirerapids"),
+        ("generic", f"{tiles},+amx-fp16", "graniterapids"),
+        ("emeraldrapids", tiles, "emeraldrapids"),
+        ("rocketlake", named_processor("skylake-avx512").features, "rocketlake"),
+        ("znver5", named_processor("znver5").features, "znver5"),
+    ]:
+        found = known_by_tiles(Processor(LINUX_X86, called, features))
+        assert (found.name, found.features) == (expected, features)
+    assert pace_of("rocketlake") != pace_of("sapphirerapids") == pace_of("graniterapids")
 
 
 def test_named_processors_contain_their_predecessors() -> None:

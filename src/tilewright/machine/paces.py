@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from tilewright.machine.processors import WITH_TILES
+
 LEAST_TERMS = 5  # of a sum, from which on stores wait for each other: shorter ones wait for the memory
 
 
@@ -279,7 +281,7 @@ gathers and multiplies 50000 rows of 16 elements in 0.25 ms, which a load and a 
 """
 
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server")
-_MESH = ("sapphirerapids", "emeraldrapids", "graniterapids")
+_MESH = WITH_TILES
 _NARROW = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake", "meteorlake", "arrowlake",
            "arrowlake-s", "lunarlake", "znver2", "znver3")  # fmt: skip
 PACES: dict[str, Pace] = (
