@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import tilewright as tw
+from tilewright.contraction.form import Contraction
 from tilewright.machine.detect import host_machine
 from tilewright.machine.model import Machine
 from tilewright.passes.direct import choice
-from tilewright.passes.direct.form import DirectForm
+from tilewright.passes.direct.form import DirectForm, Results
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -37,3 +38,30 @@ def test_tiles_that_ask_for_the_next_piece(monkeypatch: pytest.MonkeyPatch, dtyp
     found = tw.einsum("xky,zk->xzy", a, b)
     assert np.allclose(found, np.einsum("xky,zk->xzy", a, b), rtol=1e-4, atol=1e-4)
     assert columns < 1031 or asked == [has_registers]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_tiles_that_ask_for_the_next_piece_are_turned_in_squares(monkeypatch: pytest.MonkeyPatch, dtype: Any) -> None:
+    """Twenty rows were shared out equally among four tiles of five, which no square of registers has."""
+    if host_machine().vector_registers < 32:
+        pytest.skip("four vectors for each of four rows need more than sixteen registers")
+    chosen: list[DirectForm] = []
+    plain, every = choice._in_pieces, choice.direct_forms
+
+    def turned(contraction: Contraction, machine: Machine) -> list[DirectForm]:
+        return [one for one in every(contraction, machine) if one.results is Results.TURNED and len(one.lanes) >= 4]
+
+    def remembered(form: DirectForm, machine: Machine) -> DirectForm:
+        chosen.append(plain(form, machine))
+        return chosen[-1]
+
+    monkeypatch.setattr(choice, "APART", 1 << 10)
+    monkeypatch.setattr(choice, "level_of", lambda size, machine: 4)
+    monkeypatch.setattr(choice, "direct_forms", turned)
+    monkeypatch.setattr(choice, "_in_pieces", remembered)
+    rng = np.random.default_rng(5)
+    a, b = rng.standard_normal((3, 44, 1031)).astype(dtype), rng.standard_normal((20, 44)).astype(dtype)
+    found = tw.einsum("afc,df->acd", a, b)
+    assert np.allclose(found, np.einsum("afc,df->acd", a, b), rtol=1e-4, atol=1e-4)
+    assert [form.results for form in chosen] == [Results.TURNED]
+    assert chosen[0].rows in (4, 8, 16) and chosen[0].rows <= min(chosen[0].lanes)

@@ -25,7 +25,7 @@ from tilewright.passes.direct.onward import onward
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
 from tilewright.passes.direct.past_caches import array_bytes, is_past
 from tilewright.passes.direct.points import points_are_asked
-from tilewright.passes.direct.register_tiles import register_tiles
+from tilewright.passes.direct.register_tiles import register_tiles, turned_rows
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
 from tilewright.passes.packed.blocks import PACK_VECTOR, level_of, numbers_of_parts, shared_time
@@ -95,11 +95,14 @@ def _in_pieces(form: DirectForm, machine: Machine) -> DirectForm:
 
 
 def _rows_for(form: DirectForm, vectors: int, registers: int) -> DirectForm:
-    """A tile of so many vectors that asks for the next piece, with equal parts of all rows; without rows if there are
-    too few registers.
+    """A tile of so many vectors that asks for the next piece, with equal parts of all rows, or with squares where it is
+    turned; without rows if there are too few registers.
     """
     most = (registers - 1 - vectors) // vectors
-    rows = -(-form.scalar_size // -(-form.scalar_size // most)) if most > 0 else 0
+    if form.results is Results.TURNED:
+        rows = max((one for one in turned_rows(form.lanes[:vectors]) if one <= min(most, form.scalar_size)), default=0)
+    else:
+        rows = -(-form.scalar_size // -(-form.scalar_size // most)) if most > 0 else 0
     return replace(form, lanes=form.lanes[:vectors], rows=rows, in_runs=True)
 
 

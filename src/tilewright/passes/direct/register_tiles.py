@@ -123,11 +123,16 @@ def _is_plain(form: DirectForm) -> bool:
 def _rows(form: DirectForm, lanes: tuple[int, ...], most: int) -> Sequence[int]:
     """Numbers of rows worth a thought: the fewest that need one, two or three tiles more than the most do."""
     if form.results is Results.TURNED:
-        return [rows for rows in (4, 8, 16) if rows <= min(most, *lanes)]
+        return [rows for rows in turned_rows(lanes) if rows <= most]
     if most < 1:
         return ()
     least = -(-form.scalar_size // most)
     return sorted({-(-form.scalar_size // tiles) for tiles in range(least, least + 3)})
+
+
+def turned_rows(lanes: tuple[int, ...]) -> Sequence[int]:
+    """Numbers of rows of tiles that are turned in squares as wide as they are high."""
+    return [rows for rows in (4, 8, 16) if rows <= min(lanes)]
 
 
 def _few_rows(form: DirectForm, lanes: tuple[int, ...], most: int, machine: Machine) -> tuple[int, ...]:
