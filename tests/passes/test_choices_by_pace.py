@@ -83,7 +83,8 @@ def test_rows_that_share_a_set_of_the_first_cache_are_not_read_in_place() -> Non
 
 @pytest.mark.parametrize(("text", "sizes", "zen5", "server"), [
     ("ij,jk->ik", square(768), "packed 6x4", "packed 4x6"),  # panels of six vectors come too slowly from L2 there
-    ("ij,jk->ik", {"i": 4096, "j": 16, "k": 4096}, "packed 4x6", "direct 6x4"),
+    # Tiles past the caches with rows far apart wait for their pieces: 125 GFLOP/s fed directly, 139 from panels.
+    ("ij,jk->ik", {"i": 4096, "j": 16, "k": 4096}, "packed 4x6", "packed 4x6"),
 ])  # fmt: skip
 def test_a_server_s_second_cache_and_memory_are_farther(
     text: str, sizes: dict[str, int], zen5: str, server: str
@@ -148,7 +149,7 @@ def test_rows_pass_by_panels_in_the_first_cache_where_stores_wait_in_its_buffers
 def test_vectors_out_of_the_second_cache_wait_for_stores_past_the_caches() -> None:
     """24 lines of each step, a power of two apart, come from there for every row of tiles."""
     contraction = normalise(einsum_contraction("cefg,gdba->fedcba", EVEN, F64))
-    apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again, stray=0.0, hidden_load=0.0))
+    apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again, stray=0.0, hidden_load=0.0, pieces=0.5))
     assert [described(choose_form(contraction, one).form) for one in (apart, SERVER)] == ["direct 3x8", "packed 4x6"]
 
 

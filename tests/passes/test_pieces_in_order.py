@@ -62,9 +62,9 @@ def test_a_server_asks_for_a_line_at_each_step(text: str, sizes: dict[str, int],
 
 
 def test_a_line_at_each_step_has_to_be_enough() -> None:
-    """Pieces of seven lines, in six steps."""
+    """Pieces of seven lines, in five steps."""
     form = chosen("afbce,df->edcba", SEVEN, F32)
-    assert (form.row_lines, form.vector_chunk * form.scalar_tiles) == (7, 6)
+    assert (form.row_lines, form.vector_chunk * form.scalar_tiles) == (7, 5)
     assert form.prefetched and not form.in_runs
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,14 @@ from hypothesis import strategies as st
 import tilewright as tw
 from tilewright.cli.stages import follow
 from tilewright.contraction.form import Contraction
+from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+from tilewright.machine.paces import MESH, TWO_MULTIPLY_ADDS
 from tilewright.passes.contractions import bound_contraction, relaid
+from tilewright.passes.contractions.form_choice import FormChoice, choose_form
 from tilewright.passes.contractions.relaid import Relaid, relaid_of
+from tilewright.passes.direct.choice import direct_forms
+from tilewright.passes.direct.form import DirectForm
 from tilewright.report.explain import explain_contraction
 from tilewright.runtime.cache import MemoryCache
 
@@ -63,6 +69,62 @@ def test_the_choice_is_explained() -> None:
     assert "so that dimension a, which all arrays have, is innermost in each of them" in text
     text = str(explain_contraction(contraction("mka,akn->mna", a=16, k=128, m=128, n=128), CPU_AVX512))
     assert "copied     afterwards, to " in text
+
+
+SERVER = replace(CPU_AVX512, cores=1, pace=MESH, l2_bytes=2 << 20, l3_bytes=48 << 20)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_results_are_copied_instead_of_being_collected(dtype: str) -> None:
+    found = contraction("aebd,ce->dcba", dtype, a=72, b=72, c=24, d=72, e=72)
+    server, other = relaid_of(found, SERVER), relaid_of(found, replace(SERVER, pace=TWO_MULTIPLY_ADDS))
+    assert isinstance(server, Relaid) and isinstance(other, str)
+    assert [(one.array, one.shape) for one in server.copies] == [("out", (24, 72, 72, 72))]
+    assert isinstance(server.choice.form, DirectForm) and server.choice.form.collected is None
+    text = str(explain_contraction(found, SERVER))
+    assert "copied     afterwards, to " in text
+    assert "in the operand's order, instead of collecting results along dimension " in text
+
+
+def test_results_are_not_copied_where_they_are_most_of_the_memory() -> None:
+    """Operands of 1 MB, and more results than may be copied."""
+    found = relaid_of(contraction("aeb,ce->bca", a=512, b=512, c=512, e=8), SERVER)
+    assert found == "no dimension that all arrays have is consecutive in some of them only"
+
+
+def test_copied_results_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random orders of three dimensions of one operand, two of the other one, and one or two summed ones."""
+    decided: list[Relaid | str] = []
+
+    def collecting(contraction: Contraction, machine: Machine) -> FormChoice:
+        """The first form that collects results, of the contraction as it is."""
+        forms = [] if contraction.out.buffer.endswith(".out") else direct_forms(contraction, machine)
+        first = next((one for one in forms if one.collected is not None), None)
+        return choose_form(contraction, machine) if first is None else FormChoice(first, "for the test")
+
+    def copying(contraction: Contraction, machine: Machine) -> Relaid | str:
+        decided.append(relaid_of(contraction, replace(machine, pace=replace(machine.pace, copied_results=1e9))))
+        return decided[-1]
+
+    @settings(deadline=None, max_examples=60)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        summed = data.draw(st.sampled_from(["k", "kl"]))
+        left, right = ("".join(data.draw(st.permutations([*own, *summed]))) for own in ("abc", "xy"))
+        expression = f"{left},{right}->{''.join(data.draw(st.permutations('abcxy')))}"
+        sizes = {one: data.draw(st.integers(2, 9)) for one in "abcxykl"} | {left[-1]: data.draw(st.integers(16, 40))}
+        dtype = data.draw(st.sampled_from(["float32", "float64", "int32"]))
+        operands = arrays(expression, sizes, dtype, data.draw(st.sampled_from([1, 2])))
+        expected = np.einsum(expression, *operands)
+        np.testing.assert_array_equal(tw.einsum(expression, *operands), expected)
+        np.testing.assert_array_equal(tw.einsum(expression, *operands, order="F"), expected)
+
+    monkeypatch.setattr(relaid, "level_of", lambda nbytes, machine: 4)
+    monkeypatch.setattr(relaid, "choose_form", collecting)
+    monkeypatch.setattr("tilewright.passes.contractions.contraction_launches.relaid_of", copying)
+    monkeypatch.setattr(bound_contraction, "_WRITTEN", MemoryCache(capacity=1))
+    check()
+    assert sum(isinstance(one, Relaid) for one in decided) >= 10
 
 
 @pytest.fixture

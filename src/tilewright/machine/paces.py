@@ -58,6 +58,9 @@ class Pace:
             which misses of the first cache do.
         written: times as long as reading it takes to write a byte of an output that stays in the caches.
         panel_wait: until a panel of the direct form can be read that was made just before.
+        collected: times as long as counted tiles take whose results are collected.
+        copied_results: of that time, the share that the model must find them to take at the most in the operand's order
+            and copied then (contractions/relaid.py): above 1 where it underrates collecting; 0 where copies never pay.
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
         skips_third: whether a copy that the second cache does not hold is better written past the third one, too.
@@ -65,7 +68,9 @@ class Pace:
             beyond it.
         packed_far: to pack a vector once more that comes from beyond the second cache.
         asks_third: whether packing asks ahead for what the third cache holds, too.
-        asks_points: whether the next point's operands are asked for where they are runs of memory (direct/points.py).
+        asks_points: the share of the second cache, at the most, that a point's operands fill for the next one's to be
+            asked for where they are runs of memory (direct/points.py); 0 where that gains nothing.
+        points_wait: of the time of a point's multiply-adds, the part that reading it takes at the least for that.
         asked_rows: rows of main memory that packing asks for in turns: a few come faster than one after another does.
         asks_results: steps of a sum, at the most, whose tiles ask for the lines of their results unless the first cache
             holds them; unless it is 0, copies within the caches ask for lines of the target that nothing foresees, too.
@@ -114,13 +119,16 @@ class Pace:
     again_past: float = 80.0
     written: float = 2.0
     panel_wait: float = 0.0
+    collected: float = 1.0
+    copied_results: float = 0.0
     in_place: float = 1.0
     held: float = math.inf
     skips_third: bool = False
     far_block: float = 1.0
     packed_far: float = 8.0
     asks_third: bool = True
-    asks_points: bool = True
+    asks_points: float = 1.0
+    points_wait: float = 0.0
     asked_rows: int = 1
     asks_results: int = 0
     long_pieces: bool = False
@@ -197,7 +205,7 @@ TWO_MULTIPLY_ADDS = Pace(
     element_load=1.2,
     narrow=1.0,
     mixed=0.0,
-    asks_points=False,
+    asks_points=0.0,
     run=20.0,
     other=1.5,
     panels=0.8,
@@ -231,7 +239,7 @@ TWO_NARROW = Pace(
     beside=0.2,
     narrow=1.0,
     mixed=0.0,
-    asks_points=False,
+    asks_points=0.0,
     other=2.0,
     panels=1.5,
     gathered=2.0,
@@ -257,10 +265,15 @@ MESH = replace(
     TWO_MULTIPLY_ADDS,
     gathers=True,
     stray=3.0,
+    collected=1.3,
+    copied_results=1.5,
+    asks_points=0.25,
+    points_wait=0.1,
     hidden_load=0.02,
     panel_load=4.2,
     waiting=1.0,
-    pieces=0.5,
+    pieces=1.0,
+    asked=42.0,
     third_cache=4.5,
     memory=2.6,
     past=3.9,

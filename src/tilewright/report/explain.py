@@ -242,9 +242,13 @@ def _relaid_lines(relaid: Relaid) -> list[str]:
         when = "afterwards, to" if one.array == "out" else "first, from"
         amounts = byte_amount(one.elements * one.copied.element.bytes)
         lines.append(f"copied     {when} {one.original.buffer}: {' x '.join(map(str, one.shape))}, {amounts}")
+    name = relaid.dimension.name
     where = "innermost" if relaid.innermost else "outermost"
-    which = "which is summed" if relaid.dimension.kind is Kind.K else "which all arrays have"
-    lines.append(f"           so that dimension {relaid.dimension.name}, {which}, is {where} in each of them:")
+    if relaid.dimension.kind in (Kind.M, Kind.N):
+        lines.append(f"           in the operand's order, instead of collecting results along dimension {name}:")
+    else:
+        which = "which is summed" if relaid.dimension.kind is Kind.K else "which all arrays have"
+        lines.append(f"           so that dimension {name}, {which}, is {where} in each of them:")
     lines.append(
         f"           the model says {relaid.cycles / 1000:.3g} thousand cycles, {relaid.without / 1000:.3g} without"
     )

@@ -12,6 +12,12 @@ those that have it elsewhere (the output afterwards), where the model says that 
 
 A matrix times few columns is such a case with a summed dimension: the few columns are copied, and then the vectors of
 all rows run along the sum (matrix_vector/row_products.py).
+
+    out[b, d, a] = sum over c of left[a, c, b] * right[c, d]
+    =>  copy[d, a, b] = sum over c of left[a, c, b] * right[c, d];  out[b, d, a] = copy[d, a, b]
+
+Results that the direct form would collect come in the order of the operand that vectors are read from, and are copied
+then, on processors where scattered lines come so slowly that a copy of all of them takes less.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ from tilewright.passes.direct.cost import direct_cost
 from tilewright.passes.direct.form import DirectForm
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.matrix_vector.row_products import choose_row_products
+from tilewright.passes.packed.blocks import level_of
 from tilewright.passes.packed.form import PackedForm
 
 ARRAYS = ("left", "right", "out")
@@ -47,6 +54,8 @@ GAIN = 0.8
 enough that they take less, as measured on a Zen 5."""
 ELEMENT = 2.5
 """What an element takes that is read by itself where its neighbours belong to other sums."""
+COPIED = 1.3
+"""Times as long as reading and writing them one after the other takes, results are copied in another order."""
 LAUNCH = 2000.0
 """What a launch costs, in the cycles of the model."""
 
@@ -79,7 +88,8 @@ class Relaid:
     Attributes:
         contraction: of the copies and of the arrays that stay as they are; normalised.
         copies: what is copied.
-        dimension: what it was copied for: the dimension that they have innermost (`innermost`) or outermost.
+        dimension: what it was copied for: the dimension that they have innermost (`innermost`) or outermost; or one of
+            an operand and of the results only, along which these would be collected otherwise.
         choice: the form of the contraction.
         cycles, without: what the model says about copies and contraction, and about the contraction as it is.
     """
@@ -108,11 +118,12 @@ def relaid_of(contraction: Contraction, machine: Machine) -> Relaid | str:
         ([('right', (52, 200))], 'a', True)
     """
     contraction = normalise(contraction)
+    alone = dataclasses.replace(machine, cores=1)  # the bits of results must not depend on the number of threads
     mixed = [one for one in contraction.of_kind(Kind.C) if 0 < sum(_units(one)) < len(ARRAYS)]
     summed = sum_to_turn(contraction, machine)
     if not mixed and summed is None:
-        return "no dimension that all arrays have is consecutive in some of them only"
-    alone = dataclasses.replace(machine, cores=1)  # the bits of results must not depend on the number of threads
+        uncollected = _uncollected(contraction, alone) if machine.pace.copied_results else None
+        return uncollected or "no dimension that all arrays have is consecutive in some of them only"
     choice = choose_form(contraction, alone)
     best = None
     for one in mixed if summed is None else [summed]:
@@ -123,6 +134,32 @@ def relaid_of(contraction: Contraction, machine: Machine) -> Relaid | str:
             if found is not None and found.cycles < (least if best is None else best.cycles):
                 best = found
     return best or "copies would take longer than they spare, or too much memory"
+
+
+def _uncollected(contraction: Contraction, machine: Machine) -> Relaid | None:
+    """The contraction whose results lie in the order of the operand that vectors are read from, to be copied, instead
+    of being collected; None if they are not collected, or too many, or that would not be faster.
+    """
+    results = contraction.array_bytes[2]
+    too_many = results > max(MOST_BYTES, sum(contraction.array_bytes) // 2)
+    if too_many or level_of(results, machine) <= 2 or not contraction.of_kind(Kind.K):
+        return None
+    choice = choose_form(contraction, machine)
+    form = choice.form
+    if not isinstance(form, DirectForm) or form.collected is None:
+        return None
+    array, own = ("left", Kind.M) if form.vector_left else ("right", Kind.N)
+    order = [number for number, one in enumerate(contraction.dimensions) if one.kind not in (Kind.K, own)]
+    vectors = [number for number, one in enumerate(contraction.dimensions) if one.kind is own]
+    order += sorted(vectors, key=lambda number: -abs(_stride(contraction.dimensions[number], array)))
+    copy, changed = _copied(contraction, order, "out")
+    changed = normalise(changed)
+    then, without = choose_form(changed, machine), cycles_of(choice, contraction, machine)
+    copying = LAUNCH + COPIED * results * (1 / machine.pace.memory + 1 / machine.pace.past)
+    cycles = copying + cycles_of(then, changed, machine)
+    if cycles >= machine.pace.copied_results * without:
+        return None
+    return Relaid(changed, (copy,), form.collected, False, then, cycles, without)
 
 
 def sum_to_turn(contraction: Contraction, machine: Machine) -> Dimension | None:
@@ -187,7 +224,8 @@ def _relaid(
     for array, unit in zip(ARRAYS, _units(shared), strict=True):
         if unit is innermost or not _stride(shared, array):
             continue
-        copy, changed = _copied(changed, contraction.dimensions.index(shared), array, innermost)
+        order = _with_dimension(contraction, contraction.dimensions.index(shared), array, innermost)
+        copy, changed = _copied(changed, order, array)
         copies.append(copy)
     if sum(one.elements * one.copied.element.bytes for one in copies) > MOST_BYTES:
         return None
@@ -209,17 +247,20 @@ def _relaid(
     return Relaid(changed, tuple(copies), shared, innermost, choice, copying + then, without)
 
 
-def _copied(contraction: Contraction, place: int, array: str, innermost: bool) -> tuple[Copy, Contraction]:
-    """An array's copy with the dimension at this place innermost or outermost, and the contraction of it."""
+def _with_dimension(contraction: Contraction, place: int, array: str, innermost: bool) -> list[int]:
+    """The places of an array's dimensions, outermost first, with this one innermost or outermost."""
+    others = [
+        number for number, one in enumerate(contraction.dimensions) if number != place and constant(one.size) != 1
+    ]
+    others.sort(key=lambda number: -abs(_stride(contraction.dimensions[number], array)))
+    return [*others, place] if innermost else [place, *others]
+
+
+def _copied(contraction: Contraction, order: Sequence[int], array: str) -> tuple[Copy, Contraction]:
+    """An array's copy whose dimensions, of these places, are in this order, and the contraction of it."""
     dimensions = contraction.dimensions
     strides = [_stride(one, array) for one in dimensions]
-    others = [
-        number
-        for number, one in enumerate(dimensions)
-        if strides[number] and number != place and constant(one.size) != 1
-    ]
-    others.sort(key=lambda number: -abs(strides[number]))
-    order = [*others, place] if innermost else [place, *others]
+    order = [number for number in order if strides[number]]
     shape = tuple(constant(dimensions[number].size) for number in order)
     new = dict(zip(order, _dense(shape), strict=True))
     original: Operand = getattr(contraction, array)

@@ -11,19 +11,12 @@ from tilewright.contraction.normalise import constant
 from tilewright.ir.scalars import BOOL, compute_type
 from tilewright.ir.sizes import size
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.cost import (
-    DirectCost,
-    compute_cycles,
-    direct_cost,
-    is_written_in_pieces,
-    rows_are_asked,
-    vectors_are_asked,
-)
+from tilewright.passes.direct.cost import DirectCost, compute_cycles, direct_cost, rows_are_asked, vectors_are_asked
 from tilewright.passes.direct.form import LINE, DirectForm, Results, results_are_one_run
 from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.direct.onward import onward
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
-from tilewright.passes.direct.past_caches import array_bytes, is_past
+from tilewright.passes.direct.past_caches import array_bytes, is_past, is_written_in_pieces
 from tilewright.passes.direct.points import points_are_asked
 from tilewright.passes.direct.register_tiles import register_tiles, turned_rows
 from tilewright.passes.items.scalar_values import component_types

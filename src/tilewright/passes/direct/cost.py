@@ -34,7 +34,6 @@ WIDENED = {F16: 3.0, BF16: 1.0}  # measured on a Zen 5: squares of 64 and 128, b
 TURNED_PAIRS = 1.0  # cycles to exchange the parts of a vector of complex numbers, and to negate one
 STRAY_ROWS, STRAY_PANEL = 0.5, 0.3  # of what vectors take in place: rows along a side, and vectors of a panel
 SUMMED_VECTOR = 4.0  # cycles to add a vector of sums to those of the next level of a tree
-SHORT_PIECE = 512  # bytes
 FORESEEN_STEP = 1024  # bytes
 FEW_SUMS = 8  # of a tile whose multiply-adds hide no miss of the first cache: 8 rows of one vector
 COLLECTED_LOADS = 0.5  # share of the time that loading vectors of collected results takes from what fills the caches
@@ -74,6 +73,12 @@ class DirectCost:
 
 def direct_cost(form: DirectForm, machine: Machine, compute: float | None = None) -> DirectCost:
     """What a form costs on one core; `compute` are its `compute_cycles`, where they are known."""
+    cost = _cost(form, machine, compute)
+    times = 1.0 if form.collected is None else machine.pace.collected
+    return cost if times == 1 else DirectCost(*(times * one for one in vars(cost).values()))
+
+
+def _cost(form: DirectForm, machine: Machine, compute: float | None) -> DirectCost:
     outer, pace, past = _rounds(form), machine.pace, is_past(form, machine)
     if compute is None:
         compute = compute_cycles(form, machine)
@@ -438,13 +443,3 @@ def _written_together(form: DirectForm) -> int:
     if form.scalar is not None:
         extents.append((form.stride(form.scalar, "out"), form.scalar_size if inner_rows else form.rows))
     return consecutive(extents) * form.contraction.out.element.bytes
-
-
-def is_written_in_pieces(form: DirectForm, machine: Machine) -> bool:
-    """One tile writes short pieces of an output that no cache holds, which no prefetcher of the processor foresees."""
-    extents = [(form.stride(form.vector, "out"), min(form.width, form.vector_size))]
-    if form.scalar is not None:
-        extents.append((form.stride(form.scalar, "out"), form.rows))
-    together = form.lanes[0] if form.collected is not None else consecutive(extents)
-    out = array_bytes(form, "out")
-    return together * form.contraction.out.element.bytes < SHORT_PIECE and level_of(out, machine) > 3

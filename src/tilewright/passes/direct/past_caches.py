@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from tilewright.machine.model import Machine
 from tilewright.passes.direct.form import LINE, DirectForm, Results
-from tilewright.passes.packed.blocks import is_past_caches, level_of, share_channels
+from tilewright.passes.packed.blocks import consecutive, is_past_caches, level_of, share_channels
 
 LEAST_BOXED = 1 << 23  # bytes of results
 LARGE_PART = 5  # as many times as large as such results all arrays are, at the most
+SHORT_PIECE = 512  # bytes
 LINES_TOGETHER = 4  # of a row that are written before the next row, where rows share channels of the memory
 
 
@@ -64,3 +65,13 @@ def array_bytes(form: DirectForm, side: str) -> int:
         return out
     own = left if (side == "vector") == form.vector_left else right
     return form.parts * own if side == "scalar" else own
+
+
+def is_written_in_pieces(form: DirectForm, machine: Machine) -> bool:
+    """One tile writes short pieces of an output that no cache holds, which no prefetcher of the processor foresees."""
+    extents = [(form.stride(form.vector, "out"), min(form.width, form.vector_size))]
+    if form.scalar is not None:
+        extents.append((form.stride(form.scalar, "out"), form.rows))
+    together = form.lanes[0] if form.collected is not None else consecutive(extents)
+    out = array_bytes(form, "out")
+    return together * form.contraction.out.element.bytes < SHORT_PIECE and level_of(out, machine) > 3

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tilewright.machine.model import Machine
-from tilewright.passes.direct.cost import is_written_in_pieces
 from tilewright.passes.direct.form import (
     BOX_ELEMENTS,
     COLLECTED_ELEMENTS,
@@ -15,7 +14,14 @@ from tilewright.passes.direct.form import (
     DirectForm,
     Results,
 )
-from tilewright.passes.direct.past_caches import array_bytes, boxes_go_past, is_past, leaves_caches, rows_align
+from tilewright.passes.direct.past_caches import (
+    array_bytes,
+    boxes_go_past,
+    is_past,
+    is_written_in_pieces,
+    leaves_caches,
+    rows_align,
+)
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.blocks import is_past_caches
 
