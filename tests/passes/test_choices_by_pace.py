@@ -218,3 +218,20 @@ def test_rows_out_of_the_second_cache_wait_for_stores_past_the_caches_too() -> N
     contraction = normalise(einsum_contraction("cefg,gdba->fedbac", EVEN, F64))
     apart = replace(SERVER, pace=replace(MESH, again_past=MESH.again))
     assert [described(choose_form(contraction, one).form) for one in (apart, SERVER)] == ["direct 2x14", "packed 3x8"]
+
+
+@pytest.mark.parametrize(("text", "sizes", "scalar", "asked"), [
+    ("adb,cd->cab", LONG, F32, True),
+    ("adb,cd->cab", LONG, F64, False),  # two points fill most of the second cache
+    ("bgfd,caeg->cbaefd", SIX, F32, False),  # reading a point takes a sixteenth of its products' time
+])  # fmt: skip
+def test_points_are_asked_for_on_a_server_where_they_are_short_and_waited_for(
+    text: str, sizes: dict[str, int], scalar: ScalarType, asked: bool
+) -> None:
+    contraction = normalise(einsum_contraction(text, sizes, scalar))
+    form = choose_form(contraction, SERVER).form
+    assert isinstance(form, DirectForm) is (scalar == F32)
+    assert not isinstance(form, DirectForm) or form.points_asked is asked
+    every = replace(SERVER, pace=replace(MESH, asks_points=1.0, points_wait=0.0))
+    other = choose_form(contraction, every).form
+    assert isinstance(other, DirectForm) and other.points_asked

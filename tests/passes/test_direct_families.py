@@ -296,7 +296,8 @@ def test_much_work_is_shared_out() -> None:
     for text in ("aq,qb->ab", "aq,bq->ab", "qa,bq->ab"):
         contraction = einsum_contraction(text, dict(a=300, b=410, q=100), F32)
         form = form_of(contraction, machine)
-        assert write_direct_kernel(form).blocks >= 8
+        # Seven columns of tiles may be one part each: parts of their rows would make panels of the columns again.
+        assert write_direct_kernel(form).blocks >= min(8, form.vector_tiles)
         run(contraction, form, threads=3)
 
 
