@@ -93,7 +93,9 @@ def test_results_are_not_copied_where_they_are_most_of_the_memory() -> None:
 
 
 def test_copied_results_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random orders of three dimensions of one operand, two of the other one, and one or two summed ones."""
+    """Random orders of three dimensions of one operand, two of the other one, one or two summed ones, and a shared one
+    or none.
+    """
     decided: list[Relaid | str] = []
 
     def collecting(contraction: Contraction, machine: Machine) -> FormChoice:
@@ -109,10 +111,10 @@ def test_copied_results_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     @settings(deadline=None, max_examples=60)
     @given(st.data())
     def check(data: st.DataObject) -> None:
-        summed = data.draw(st.sampled_from(["k", "kl"]))
+        summed, shared = data.draw(st.sampled_from(["k", "kl"])), data.draw(st.sampled_from(["", "z"]))
         left, right = ("".join(data.draw(st.permutations([*own, *summed]))) for own in ("abc", "xy"))
-        expression = f"{left},{right}->{''.join(data.draw(st.permutations('abcxy')))}"
-        sizes = {one: data.draw(st.integers(2, 9)) for one in "abcxykl"} | {left[-1]: data.draw(st.integers(16, 40))}
+        expression = f"{shared}{left},{shared}{right}->{''.join(data.draw(st.permutations(f'abcxy{shared}')))}"
+        sizes = {one: data.draw(st.integers(2, 9)) for one in "abcxyklz"} | {left[-1]: data.draw(st.integers(16, 40))}
         dtype = data.draw(st.sampled_from(["float32", "float64", "int32"]))
         operands = arrays(expression, sizes, dtype, data.draw(st.sampled_from([1, 2])))
         expected = np.einsum(expression, *operands)

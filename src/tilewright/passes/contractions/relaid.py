@@ -45,6 +45,8 @@ from tilewright.passes.packed.form import PackedForm
 ARRAYS = ("left", "right", "out")
 MOST_BYTES = 1 << 26
 """More is not copied: a contraction should not take the memory of its operands again."""
+MOST_RESULTS = 1 << 28
+"""Bytes of results that are copied instead of being collected, which are no more than half of all arrays either."""
 LEAST_POINTS = 1 << 16
 """Fewer multiply-adds are left to the kernel of any shape (any_shape.py), which copies nothing."""
 SMALLER = 4
@@ -141,7 +143,7 @@ def _uncollected(contraction: Contraction, machine: Machine) -> Relaid | None:
     of being collected; None if they are not collected, or too many, or that would not be faster.
     """
     results = contraction.array_bytes[2]
-    too_many = results > max(MOST_BYTES, sum(contraction.array_bytes) // 2)
+    too_many = results > max(MOST_BYTES, min(MOST_RESULTS, sum(contraction.array_bytes) // 2))
     if too_many or level_of(results, machine) <= 2 or not contraction.of_kind(Kind.K):
         return None
     choice = choose_form(contraction, machine)
