@@ -131,7 +131,8 @@ def best_peer() -> str:
 def roofline() -> str:
     """Shares of the roofline on one thread, by the best rounds, and the cases furthest from it."""
     lines = []
-    files = (("Zen 5", "zen5"), ("Zen 4", "zen4"), ("Emerald Rapids", "emeraldrapids"), ("Zen 3", "zen3"))
+    files = (("Zen 5", "zen5"), ("Zen 4", "zen4"), ("Emerald Rapids", "emeraldrapids"),
+             ("Granite Rapids", "graniterapids"), ("Zen 3", "zen3"))  # fmt: skip
     for where, processor in files:
         rows = result(f"contractions-cpu-{processor}-1thread")["rows"]
         lines += [(f"{where}, {words}", *_shares(rows, way)) for way, words in WAYS.items()]
