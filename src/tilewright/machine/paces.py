@@ -291,6 +291,7 @@ MESH = replace(
 )
 """The same on a server whose third cache all cores share through a mesh: fitted to an Emerald Rapids. In C it
 gathers and multiplies 50000 rows of 16 elements in 0.25 ms, which a load and a multiplication for each do in 0.62.
+`collected`, `copied_results`, `asks_points`, `points_wait`, `pieces` and `asked` are fitted to a Granite Rapids.
 """
 
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server")
