@@ -156,7 +156,8 @@ def _shares(rows: Sequence[dict[str, Any]], way: str) -> tuple[str, ...]:
 def small_products(kind: str, sizes: Sequence[int], words: str) -> str:
     """Squares or batches beside the best peer, by the best rounds."""
     lines = []
-    files = (("Zen 5", "zen5"), ("Zen 4", "zen4"), ("Zen 3", "zen3"), ("Emerald Rapids", "emeraldrapids"))
+    files = (("Zen 5", "zen5"), ("Zen 4", "zen4"), ("Zen 3", "zen3"), ("Emerald Rapids", "emeraldrapids"),
+             ("Granite Rapids", "graniterapids"))  # fmt: skip
     for processor, name in files:
         found = result(f"small-cpu-{name}-1thread")["rows"]
         rows = {(one["name"], one["dtype"]): one["contenders"] for one in found}
