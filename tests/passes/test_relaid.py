@@ -86,10 +86,14 @@ def test_results_are_copied_instead_of_being_collected(dtype: str) -> None:
     assert "in the operand's order, instead of collecting results along dimension " in text
 
 
-def test_results_are_not_copied_where_they_are_most_of_the_memory() -> None:
-    """Operands of 1 MB, and more results than may be copied."""
-    found = relaid_of(contraction("aeb,ce->bca", a=512, b=512, c=512, e=8), SERVER)
-    assert found == "no dimension that all arrays have is consecutive in some of them only"
+def test_results_are_not_copied_where_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """139 MB of them, beside operands of 110 MB and beside more memory than that."""
+    found = contraction("aebd,ce->dcba", a=72, b=72, c=92, d=72, e=72)
+    results, every = found.array_bytes[2], sum(found.array_bytes)
+    assert every // 2 < results
+    assert relaid_of(found, SERVER) == "no dimension that all arrays have is consecutive in some of them only"
+    monkeypatch.setattr(relaid, "MOST_BYTES", results)
+    assert isinstance(relaid_of(found, SERVER), Relaid)
 
 
 def test_copied_results_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

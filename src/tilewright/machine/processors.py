@@ -1,11 +1,11 @@
 """Processors as code is generated for them: LLVM's triple and name, and the features that are on.
 
 The features alone decide which instructions are used, how wide vectors are and how many there are; the name only
-chooses LLVM's model of what is fast. So a processor that came after this version of LLVM, or one whose maker nobody
-heard of, gets the same code as any other with its features, and a feature that the system keeps switched off (in a
-virtual machine, or by not saving the registers: LLVM asks XGETBV for the state of the vector registers as well as
-CPUID) is not used, whatever the name promises. Tiles are used only if the system allows them to this process, which
-asks for them here.
+chooses models of what is fast, LLVM's and ours (`paces.py`). So a processor that came after this version of LLVM, or
+one whose maker nobody heard of, gets the same code as any other with its features, and a feature that the system keeps
+switched off (in a virtual machine, or by not saving the registers: LLVM asks XGETBV for the state of the vector
+registers as well as CPUID) is not used, whatever the name promises. Tiles are used only if the system allows them to
+this process, which asks for them here.
 """
 
 from __future__ import annotations

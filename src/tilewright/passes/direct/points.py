@@ -49,13 +49,13 @@ def points_are_asked(form: DirectForm, machine: Machine) -> bool:
     """Whether operands that the second cache does not hold come point by point, and it holds one point: what it has no
     room for of the next one waits in the third cache. Reading them must take a part of the time that their products do.
     """
-    share, pace = machine.pace.asks_points, machine.pace
-    if not share:
+    pace = machine.pace
+    if not pace.asks_points:
         return False
     arrays = sum(array_bytes(form, side) for side in SIDES)
     asked = [side for side in SIDES[:2] if has_next_point(form, side)]
     points = sum(point_bytes(form, side) for side in asked)
-    if not asked or level_of(arrays, machine) <= 2 or level_of(int(points / share), machine) > 2:
+    if not asked or level_of(arrays, machine) <= 2 or level_of(int(points / pace.asks_points), machine) > 2:
         return False
     inner = [one for one in form.contraction.dimensions if one not in form.outer]
     products = math.prod(constant(one.size) for one in inner) / machine.lanes(form.accumulator.bytes)
