@@ -6,7 +6,7 @@
 5.0
 
 contractions   einsum, tensordot; plan and EinsumPlan, compiled ahead of the data; einsum_tree, plan_tree and TreePlan;
-               Semiring; TensorOperation and TensorDimension
+               Semiring; TensorOperation and TensorDimension; empty, an array for results
 programs       program and TracedProgram; map, reduce, scan, redomap, scanomap, hist, scatter; loop, while_loop, cond;
                iota, replicate, concat, reshape, rearrange, transpose, roll, update
 their types    x: tw.f32["n", "m"] is a matrix: bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64, c64,
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tilewright.frontend.fold_functions import reduce as reduce
     from tilewright.frontend.fold_functions import scan as scan
     from tilewright.frontend.fold_functions import scanomap as scanomap
+    from tilewright.frontend.new_arrays import empty as empty
     from tilewright.frontend.program import TracedProgram as TracedProgram
     from tilewright.frontend.program import program as program
     from tilewright.frontend.scalar_functions import abs as abs
@@ -147,6 +148,7 @@ _MODULES = {
     "tilewright.contraction.tensor_operation": ("TensorDimension", "TensorOperation"),
     "tilewright.frontend.einsum": ("einsum",),
     "tilewright.frontend.einsum_plan": ("EinsumPlan", "plan"),
+    "tilewright.frontend.new_arrays": ("empty",),
     "tilewright.frontend.semiring": ("Semiring",),
     "tilewright.frontend.tensordot": ("tensordot",),
     "tilewright.frontend.tree": ("einsum_tree", "plan_tree"),
