@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from tilewright.ir.scalars import ScalarType
 from tilewright.ir.sizes import size
 
 Buffers = Mapping[str, np.ndarray]
+AT_ONCE = 1 << 18
+"""Points whose terms are computed at once; of more, those of one step of the sum."""
 WIDE = {"f2": np.dtype("f8"), "f4": np.dtype("f8"), "c8": np.dtype("c16")}
 
 
@@ -75,17 +77,20 @@ def call(function: Lambda, arguments: Sequence[Any], scope: Mapping[str, Any], w
 
 
 def flat_index(dimensions: Sequence[Dimension], strides: Sequence[int], offset: int) -> np.ndarray:
-    """Flat indices at every point of the iteration space."""
-    index = np.full([number(d.size) for d in dimensions], offset, np.int64)
+    """Flat indices at every point of the iteration space; one for all points along a dimension with stride 0."""
+    index = np.full((1,) * len(dimensions), offset, np.int64)
     for axis, (one, stride) in enumerate(zip(dimensions, strides, strict=True)):
-        shape = [1] * len(dimensions)
-        shape[axis] = number(one.size)
-        index += (np.arange(number(one.size)) * stride).reshape(shape)
+        if stride or number(one.size) == 0:
+            shape = [1] * len(dimensions)
+            shape[axis] = number(one.size)
+            index = index + (np.arange(number(one.size)) * stride).reshape(shape)
     return index
 
 
-def mapped(contraction: Contraction, buffers: Buffers, scalars: Mapping[str, Any], wide: bool = False) -> np.ndarray:
-    """map(left, right) at every point, the contracted dimensions flattened into a last axis."""
+def terms(
+    contraction: Contraction, buffers: Buffers, scalars: Mapping[str, Any], wide: bool = False
+) -> Iterator[np.ndarray]:
+    """map(left, right) at every point of the other dimensions, for one point of the contracted ones after another."""
     parallel = [d for d in contraction.dimensions if d.kind is not Kind.K]
     contracted = [d for d in contraction.dimensions if d.kind is Kind.K]
     ordered = [*parallel, *contracted]
@@ -97,25 +102,43 @@ def mapped(contraction: Contraction, buffers: Buffers, scalars: Mapping[str, Any
         index = flat_index(ordered, strides, number(operand.offset))
         flat = buffers[operand.buffer]
         assert not index.size or (index.min() >= 0 and index.max() < len(flat)), operand
-        values.append(flat[index].astype(_dtype(operand.element, wide)))
-    element = contraction.combine.parameters[0].type.element
-    result = np.asarray(call(contraction.map, values, scalars, wide)).astype(_dtype(element, wide))
-    shape = [number(d.size) for d in parallel]
-    total = math.prod(number(d.size) for d in contracted)
-    return np.broadcast_to(result, [*shape, *(number(d.size) for d in contracted)]).reshape([*shape, total])
+        values.append(flat[index].astype(_dtype(operand.element, wide), copy=False))
+    element = _dtype(contraction.combine.parameters[0].type.element, wide)
+    shape, steps = [number(d.size) for d in parallel], [number(d.size) for d in contracted]
+    total = math.prod(steps)
+
+    def at(value: np.ndarray, point: Sequence[int]) -> np.ndarray:
+        return value[(..., *(min(one, n - 1) for one, n in zip(point, value.shape[len(shape) :], strict=True)))]
+
+    if math.prod(shape) * total <= AT_ONCE:
+        result = np.asarray(call(contraction.map, values, scalars, wide)).astype(element, copy=False)
+        together = np.broadcast_to(result, [*shape, *steps]).reshape([*shape, total])
+        yield from (together[..., k] for k in range(total))
+        return
+    for point in np.ndindex(*steps):
+        result = np.asarray(call(contraction.map, [at(one, point) for one in values], scalars, wide))
+        yield np.broadcast_to(result.astype(element, copy=False), shape)
 
 
 def evaluate(
     contraction: Contraction, buffers: Buffers, scalars: Mapping[str, Any] | None = None, wide: bool = False
 ) -> np.ndarray:
     """The output's buffer after the contraction; `wide` computes f16, f32 and c64 in double precision."""
-    scalars = scalars or {}
+    return evaluated(contraction, buffers, scalars or {}, wide)[0]
+
+
+def evaluated(
+    contraction: Contraction, buffers: Buffers, scalars: Mapping[str, Any], wide: bool
+) -> tuple[np.ndarray, float]:
+    """The same, and the largest sum of absolute values of what any element of the output is made of."""
     parallel = [d for d in contraction.dimensions if d.kind is not Kind.K]
-    values = mapped(contraction, buffers, scalars, wide)
+    shape = [number(d.size) for d in parallel]
     neutral = contraction.neutral
-    total: Any = np.full(values.shape[:-1], neutral.value, _dtype(neutral.scalar, wide))
-    for k in range(values.shape[-1]):
-        total = call(contraction.combine, [total, values[..., k]], scalars, wide)
+    total: Any = np.full(shape, neutral.value, _dtype(neutral.scalar, wide))
+    sizes = np.zeros(shape)
+    for term in terms(contraction, buffers, scalars, wide):
+        total = call(contraction.combine, [total, term], scalars, wide)
+        sizes += np.abs(term if term.dtype.kind in "fc" else term.astype("f8"))
     if contraction.epilogue is not None:
         positions = [contraction.dimensions.index(d) for d in parallel]
         further = []
@@ -128,9 +151,9 @@ def evaluate(
     result = out.astype(_dtype(contraction.out.element, wide))
     where = flat_index(parallel, [number(d.stride_out) for d in parallel], number(contraction.out.offset))
     assert not where.size or (where.min() >= 0 and where.max() < len(out)), "the output does not fit its buffer"
-    assert len(np.unique(where)) == where.size, "the output's elements overlap"
+    assert len(np.unique(where)) == math.prod(shape), "the output's elements overlap"
     result[where] = total
-    return result
+    return result, float(sizes.max(initial=0.0))
 
 
 # --- contractions to try ----------------------------------------------------------------------------------------------
@@ -227,14 +250,12 @@ def random_buffers(contraction: Contraction, seed: int) -> dict[str, np.ndarray]
 
 def assert_close(contraction: Contraction, got: np.ndarray, buffers: Buffers, scalars: Mapping[str, Any]) -> None:
     """Equal to the naive evaluation: exactly for integers and bool, else within rounding errors that grow with K."""
-    expected = evaluate(contraction, buffers, scalars, wide=True)
+    expected, largest = evaluated(contraction, buffers, scalars, wide=True)
     assert got.dtype == contraction.out.element.numpy
     if not (contraction.out.element.is_float or contraction.out.element.is_complex):
         np.testing.assert_array_equal(got, expected)
         return
-    terms = np.abs(mapped(contraction, buffers, scalars, wide=True).astype("c16"))
-    count = terms.shape[-1]
-    largest = float(terms.sum(axis=-1).max()) if terms.size else 0.0
+    count = math.prod(number(d.size) for d in contraction.dimensions if d.kind is Kind.K)
     accumulator = contraction.combine.parameters[0].type.element.numpy
     accumulator = np.dtype("f4") if accumulator == np.dtype("f2") else accumulator
     rounding = 8 * (count + 8) * float(np.finfo(accumulator).eps) * (largest + 4)
@@ -261,7 +282,6 @@ __all__ = [
     "evaluate",
     "examples",
     "extent",
-    "mapped",
     "number",
     "operands_of",
     "operator",

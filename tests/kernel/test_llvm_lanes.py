@@ -1,5 +1,7 @@
 """Lanes that a mask picks: packed, and counted."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -91,7 +93,7 @@ def windowed(element: ScalarType, lanes: int) -> ir.Kernel:
 
 
 @pytest.mark.parametrize("nbytes", [16, 32, 64])
-@pytest.mark.parametrize("element", [U8, I16, I32, U64], ids=str)
+@pytest.mark.parametrize("element", [U8, I16, I32, U64, F32, F64], ids=str)
 def test_a_window_shows_neighbouring_lanes_of_two_vectors(element: ScalarType, nbytes: int) -> None:
     lanes = nbytes // element.bytes
     x = np.arange(3, 3 + 2 * lanes).astype(element.numpy)
@@ -103,7 +105,7 @@ def test_a_window_shows_neighbouring_lanes_of_two_vectors(element: ScalarType, n
 
 
 @pytest.mark.parametrize("name", NAMED_PROCESSORS)
-@pytest.mark.parametrize("element", [U8, I16, I32, U64], ids=str)
+@pytest.mark.parametrize("element", [U8, I16, I32, U64, F32, F64], ids=str)
 def test_every_processor_has_windows(name: str, element: ScalarType) -> None:
     cpu = cpu_target(NAMED_PROCESSORS[name])
     text = llvm_text(windowed(element, 64 // element.bytes), cpu)
@@ -111,6 +113,10 @@ def test_every_processor_has_windows(name: str, element: ScalarType) -> None:
     assert ("vpermi2var" in text) == (cpu.has({1: "avx512vbmi", 2: "avx512bw"}.get(element.bytes, "avx512f")))
 
 
-def test_windows_of_floats_are_refused() -> None:
-    with pytest.raises(TypeError, match="a window of f32x4 shows two such vectors of integers"):
-        llvm_text(windowed(F32, 4), host_cpu())
+def test_windows_begin_at_an_i64() -> None:
+    kernel = windowed(F32, 4)
+    (store,) = kernel.body
+    assert isinstance(store, ir.Store) and isinstance(store.value, ir.Window)
+    begun = replace(store.value, begin=integer(1, I32))
+    with pytest.raises(TypeError, match=r"vectors of integers, f32 or f64 and begins at an i64, not .* of type i32"):
+        llvm_text(replace(kernel, body=(replace(store, value=begun),)), host_cpu())

@@ -201,7 +201,7 @@ class Shuffle:
 
 @dataclass(frozen=True)
 class Window:
-    """A vector from lane `begin` on (an i64, 0 to their number) of two in a row; of integers, in CPU kernels only."""
+    """A vector from lane `begin` on (an i64, 0 to their number) of two in a row; of integers, f32, f64, on CPUs."""
 
     first: Expression
     second: Expression

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.scalars import BOOL, F32, F64, I32, I64
 from tilewright.kernel.ir import AnyLane, CountLanes, Expression, LaneNumbers, PackedLanes, VectorType, Window
 from tilewright.kernel.llvm_emitter import Emitter, lanes_of, scalar_spelling, spelling, suffix, vector_of
 
@@ -59,28 +59,35 @@ def _packed(emitter: Emitter, operand: str, mask: str, text: str, type_: VectorT
 
 _PERMUTATIONS = {1: ("qi", "avx512vbmi"), 2: ("hi", "avx512bw"), 4: ("d", "avx512f"), 8: ("q", "avx512f")}
 """Of two vectors of 64 bytes: the end of the instruction's name in LLVM, and the feature that has it."""
+_OF_FLOATS = {F32: ("ps", I32), F64: ("pd", I64)}
+"""The same of floating-point numbers: the end of the name, and the type of the lanes' numbers."""
 
 
 def _window(emitter: Emitter, node: Window, registers: list[str]) -> str:
     """One instruction where the processor has it; else both vectors go through the stack."""
     type_, element = node.type, node.type.element
-    if node.first.type != type_ or node.second.type != type_ or node.begin.type != I64 or not element.is_integer:
+    is_number = element.is_integer or element in _OF_FLOATS
+    if node.first.type != type_ or node.second.type != type_ or node.begin.type != I64 or not is_number:
         kinds = f"{node.first.type} and {node.second.type}, begun at a value of type {node.begin.type}"
-        raise TypeError(f"a window of {type_} shows two such vectors of integers and begins at an i64, not {kinds}")
+        raise TypeError(
+            f"a window of {type_} shows two such vectors of integers, f32 or f64 and begins at an i64, not {kinds}"
+        )
     first, second, begin = registers
-    text, lane = spelling(type_), scalar_spelling(element)
+    text = spelling(type_)
     ending, feature = _PERMUTATIONS[element.bytes]
     if not (emitter.target.is_x86 and emitter.target.has(feature) and type_.lanes * element.bytes == MOST_BYTES):
         pair = emitter.allocate(f"[2 x {text}]", "pair")
-        for number, register in enumerate((first, second)):
-            place = emitter.emit(f"getelementptr {text}, ptr {pair}, i64 {number}", "place")
+        for position, register in enumerate((first, second)):
+            place = emitter.emit(f"getelementptr {text}, ptr {pair}, i64 {position}", "place")
             emitter.effect(f"store {text} {register}, ptr {place}")
-        place = emitter.emit(f"getelementptr {lane}, ptr {pair}, i64 {begin}", "place")
+        place = emitter.emit(f"getelementptr {scalar_spelling(element)}, ptr {pair}, i64 {begin}", "place")
         return emitter.emit(f"load {text}, ptr {place}, align {element.bytes}", "window")
+    ending, number = _OF_FLOATS.get(element, (ending, element))
+    lane, lanes = scalar_spelling(number), spelling(VectorType(number, type_.lanes))
     narrow = begin if lane == "i64" else emitter.emit(f"trunc i64 {begin} to {lane}")
-    one = emitter.emit(f"insertelement {text} poison, {lane} {narrow}, i32 0")
-    every = emitter.emit(f"shufflevector {text} {one}, {text} poison, <{type_.lanes} x i32> zeroinitializer")
-    numbers = f"<{', '.join(f'{lane} {number}' for number in range(type_.lanes))}>"
-    places = emitter.emit(f"add {text} {every}, {numbers}")
+    one = emitter.emit(f"insertelement {lanes} poison, {lane} {narrow}, i32 0")
+    every = emitter.emit(f"shufflevector {lanes} {one}, {lanes} poison, <{type_.lanes} x i32> zeroinitializer")
+    numbers = f"<{', '.join(f'{lane} {place}' for place in range(type_.lanes))}>"
+    places = emitter.emit(f"add {lanes} {every}, {numbers}")
     name = f"llvm.x86.avx512.vpermi2var.{ending}.512"
-    return emitter.call(name, text, (text, first), (text, places), (text, second))
+    return emitter.call(name, text, (text, first), (lanes, places), (text, second))

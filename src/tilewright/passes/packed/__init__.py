@@ -6,5 +6,5 @@ code        kernel.py (the loops) with writer.py; operands.py, panels.py, scalar
             tile_columns.py, joined_runs.py, reading.py, squares.py, tables.py with runs.py and ahead.py (packing);
             micro.py (the loops over tiles), register_tile.py, combine.py, tiles.py (sums in tiles), on_the_way.py
             (tiles that pack); epilogue.py
-results     store.py, waiting.py, turned.py, assemble.py
+results     store.py, chains.py (outputs that begin within a line), waiting.py, turned.py, assemble.py
 """

@@ -59,7 +59,7 @@ class PanelPair:
 
     def place(self, first: tuple[Expression, Expression], target: Target | None = None) -> Place:
         """The register tile that begins there in either side."""
-        return Place(self.w, (self.vector, self.scalar), target or self.target, first, self.edges)
+        return Place(self.w, (self.vector, self.scalar), target or self.target, first, self.edges, self.counts[:2])
 
 
 def write_micro_kernels(pair: PanelPair) -> None:

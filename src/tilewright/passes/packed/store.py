@@ -6,7 +6,7 @@ through a small scratch tile, from which vectors or single elements are written,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tilewright.ir.scalars import BOOL, U8
@@ -16,6 +16,7 @@ from tilewright.passes.items.lower_scalar import lower_lambda
 from tilewright.passes.items.scalar_values import Value, load_element, store_element
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.packed.blocks import LINE
+from tilewright.passes.packed.chains import Chains, chain_of
 from tilewright.passes.packed.epilogue import finished, has_vector_results
 from tilewright.passes.packed.operands import load_parts, store_parts
 from tilewright.passes.packed.runs import QUARTERS, WHOLE
@@ -92,8 +93,12 @@ class Place(Waiting):
             for j in range(self.w.form.rows):
                 self.prefetch_row(integer(j))
 
-        on_line = self._begins_line(self.row_base(integer(0)))
-        self.w.emit.when(operation("not", on_line), rows)
+        off_line = operation("not", self._begins_line(self.row_base(integer(0))))
+        chain = chain_of(self.w.form)
+        if chain is None:
+            self.w.emit.when(off_line, rows)
+        else:
+            self.w.emit.when(off_line, Chains(self, chain, self._elements_within_line()).ask)
 
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
@@ -126,12 +131,24 @@ class Place(Waiting):
 
         if form.nontemporal:
             aligned = self._begins_line(bases[0]) if form.in_halves else self._is_aligned(bases)
-            whole = operation("and", operation("eq", columns, integer(self.vector.width)), aligned)
-            self.w.branch(whole, past_the_cache, lambda: store(False))
+            full = operation("eq", columns, integer(self.vector.width))
+            whole = operation("and", full, aligned)
+            self.w.branch(whole, past_the_cache, lambda: self._store_chains(full, tile, lambda: store(False)))
         elif self._adds_to_output():
             self.w.branch(self.first, lambda: store(False), lambda: store(True))
         else:
             store(False)
+
+    def _store_chains(self, full: Expression, tile: Sequence[Sequence[Value]], otherwise: Callable[[], None]) -> None:
+        """Full tiles as whole lines of two vectors, where the output begins within a line and that can be."""
+        chain = chain_of(self.w.form)
+        if chain is None:
+            otherwise()
+            return
+        within = self._elements_within_line()
+        chains = Chains(self, chain, within)
+        vectors = [[vector for (vector,) in column] for column in tile]
+        self.w.branch(full, lambda: chains.write(vectors), otherwise)
 
     def _store_past(self, bases: Sequence[Expression], tile: Sequence[Sequence[Value]]) -> None:
         """The tile's vectors, or halves of them, past the caches, in the order of memory: a line that two halves fill
@@ -176,6 +193,12 @@ class Place(Waiting):
         else:
             mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
             w.branch(operation("and", inside, run_is(mark, WHOLE)), whole, quarters)
+
+    def _elements_within_line(self) -> Expression:
+        """How many elements the output begins behind a cache line, if all rows and vectors of it are lines."""
+        address = add(multiply(self.bases.out, integer(self.out.element.bytes)), kernel.Address(self.out))
+        within = operation("and", address, integer(LINE - 1))
+        return self.w.emit.let(operation("floordiv", within, integer(self.out.element.bytes)), "within")
 
     def _begins_line(self, base: Expression) -> Expression:
         """The first row of the tile begins with a cache line."""

@@ -40,7 +40,9 @@ class Target:
 
 
 class Waiting:
-    """One register tile: its sides, where it begins in either (`first`), and how it goes to scratch memory."""
+    """One register tile: its sides, where it begins in either (`first`), how many elements of either are in panels
+    (`counts`), and how it goes to scratch memory.
+    """
 
     def __init__(
         self,
@@ -49,11 +51,12 @@ class Waiting:
         target: Target,
         first: tuple[Expression, Expression],
         edges: Edges,
+        counts: tuple[Expression, Expression],
     ) -> None:
         self.w, (self.vector, self.scalar) = w, sides
         self.out, self.further, self.bases = target.out, target.further, target.bases
         self.vector_first, self.scalar_first = first
-        self.edges = edges
+        self.edges, self.counts = edges, counts
         self.first = edges[0][0]
 
     def row_base(self, j: Expression) -> Expression:
