@@ -154,6 +154,10 @@ def holds(scalar: ScalarType, value: Any) -> bool:
 def as_scalar(value: Any, scalar: ScalarType) -> np.generic[Any]:
     """A NumPy scalar of the type that `scalar` is computed in, converted as C does: what is too large is infinite."""
     dtype = compute_type(scalar).numpy
-    with np.errstate(over="ignore"):
-        converted: np.generic[Any] = dtype.type(np.asarray(value).astype(dtype).item())
+    converted: np.generic[Any]
+    if type(value) is dtype.type:
+        converted = value
+    else:
+        with np.errstate(over="ignore"):
+            converted = dtype.type(np.asarray(value).astype(dtype).item())
     return converted

@@ -84,7 +84,7 @@ class Environment:
 
     def shape(self, type: Type) -> tuple[int, ...]:
         """The value of a type's shape."""
-        return tuple(map(self.extent, type.shape))
+        return tuple(map(self.extent, type.shape)) if type.shape else ()
 
     def atom(self, atom: Atom) -> Value:
         """The value of an atom."""
@@ -107,11 +107,11 @@ class Environment:
         for variable, value in zip(variables, values, strict=True):
             self.values[variable.name] = value
         for variable, value in zip(variables, values, strict=True):
-            if np.shape(value) != self.shape(variable.type):
-                expected = self.shape(variable.type)
-                raise ValueError(f"{variable} has type {variable.type}, that is {expected}, not {np.shape(value)}")
+            expected = self.shape(variable.type)
+            if value.shape != expected:
+                raise ValueError(f"{variable} has type {variable.type}, that is {expected}, not {value.shape}")
             element = variable.type.element
-            if value.dtype != (element if variable.type.rank else compute_type(element)).numpy:
+            if value.dtype != (element if expected else compute_type(element)).numpy:
                 raise TypeError(f"{variable} has type {variable.type}, its value has dtype {value.dtype}")
 
     def body(self, body: Body) -> Values:
@@ -142,7 +142,7 @@ class Environment:
 def _element(array: Array, type: Type, *indices: int) -> Value:
     """The sub-array or the element at `indices` of an array whose elements are of type `type`."""
     value = array[indices]
-    return value if np.ndim(value) else as_scalar(value, type.element)
+    return value if isinstance(value, np.ndarray) else as_scalar(value, type.element)
 
 
 def _rows(arrays: Sequence[Variable], width: Size, e: Environment) -> list[Values]:
@@ -155,7 +155,7 @@ def _rows(arrays: Sequence[Variable], width: Size, e: Environment) -> list[Value
 
 
 def _check_index(x: nodes.Index | nodes.Update, e: Environment) -> tuple[int, ...]:
-    values = tuple(int(e.atom(one)) for one in x.indices)
+    values = tuple(map(int, e.atoms(x.indices)))
     for d, (index, extent) in enumerate(zip(values, e.array(x.array).shape, strict=False)):
         if not 0 <= index < extent:
             raise IndexError(f"{_at(x)}index {index} of {x.array} is out of range in dimension {d} of extent {extent}")

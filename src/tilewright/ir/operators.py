@@ -147,7 +147,7 @@ def result_type(name: str, operands: tuple[ScalarType, ...]) -> ScalarType:
         if operands[0] != BOOL:
             raise TypeError(f"select needs a bool condition, not {operands[0]}")
         values = operands[1:]
-    if any(value != values[0] for value in values):
+    if values.count(values[0]) != len(values):
         raise TypeError(f"operator {name} needs operands of one type, got {', '.join(map(str, operands))}")
     if values[0].kind not in operator.kinds:
         raise TypeError(f"operator {name} is not defined on {values[0]}")

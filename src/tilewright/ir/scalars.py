@@ -47,7 +47,7 @@ class ScalarType:
                 raise TypeError("bf16 arrays need the package ml_dtypes (pip install ml_dtypes)") from error
             dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
             return dtype
-        return np.dtype(_NUMPY_NAMES[self.name])
+        return _DTYPES[self.name]
 
     def __str__(self) -> str:
         return self.name
@@ -74,7 +74,8 @@ _NUMPY_NAMES = {
     "u8": "uint8", "u16": "uint16", "u32": "uint32", "u64": "uint64",
     "f16": "float16", "f32": "float32", "f64": "float64", "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
-_FROM_NUMPY = {np.dtype(numpy_name): SCALAR_TYPES[name] for name, numpy_name in _NUMPY_NAMES.items()}
+_DTYPES: dict[str, np.dtype[Any]] = {name: np.dtype(numpy_name) for name, numpy_name in _NUMPY_NAMES.items()}
+_FROM_NUMPY = {dtype: SCALAR_TYPES[name] for name, dtype in _DTYPES.items()}
 
 
 def scalar_type_of(dtype: object) -> ScalarType:
@@ -106,7 +107,7 @@ def real_of(scalar: ScalarType) -> ScalarType:
 
 def compute_type(scalar: ScalarType) -> ScalarType:
     """The type in which values are computed on: f16 and bf16 are carried in f32 and rounded when stored."""
-    return F32 if scalar in (F16, BF16) else scalar
+    return F32 if scalar.name in ("f16", "bf16") else scalar
 
 
 def wrapped_i64(value: int) -> np.int64:
