@@ -14,8 +14,8 @@ from tilewright.runtime.memory import aligned_empty
 def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "f64", order: Literal["C", "F"] = "C") -> Array:
     """A new NumPy array with undefined content, in memory that suits results: for `out=`, and for operands.
 
-    It begins with a cache line. NumPy's large arrays begin 16 bytes behind one, so that results which are larger than
-    the caches cannot be written past them in whole lines (docs/performance.md has figures). From 1 MiB on the memory is
+    It begins with a cache line. NumPy's large arrays begin 16 bytes behind one, so that no vector of results which are
+    larger than the caches is a line, as it had best be (docs/performance.md has figures). From 1 MiB on the memory is
     that of arrays no longer used, if there is any, which the system need not give and clear again, and lies in huge
     pages where there are such; it is given back for further arrays when this one is no longer used.
 
