@@ -1,7 +1,7 @@
 """What a contraction means: its sum written out over flat arrays, and random contractions to try it on.
 
-`evaluate` gathers both operands at every point of the iteration space and folds along the contracted dimensions in
-order. It shares nothing with the passes but the table of operators.
+`evaluate` gathers the elements of both operands, maps them at every point of the iteration space and folds along the
+contracted dimensions in order. It shares nothing with the passes but the table of operators.
 """
 
 from __future__ import annotations

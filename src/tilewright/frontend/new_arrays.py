@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Literal, SupportsIndex
 
 from tilewright.frontend.einsum_arrays import Array, can_exist
@@ -21,7 +22,7 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "f64", or
 
     Args:
         shape: the extents, or one of them.
-        dtype: of the elements; a dtype of NumPy or one of this package's names (`"f32"`).
+        dtype: of the elements, in the machine's byte order; a dtype of NumPy or one of this package's names (`"f32"`).
         order: the last index changes fastest in memory ("C"), or the first one ("F").
 
     Raises:
@@ -51,8 +52,9 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "f64", or
 
 
 def _extents(shape: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
-    try:
-        several = shape if isinstance(shape, Iterable) else (shape,)
-        return tuple(operator.index(one) for one in several)
-    except TypeError:
-        raise TypeError(f"empty: a shape is an integer or several of them, not {shape!r}") from None
+    if not isinstance(shape, str | bytes):
+        with suppress(TypeError):
+            return (operator.index(shape),)  # type: ignore[arg-type]
+        with suppress(TypeError):
+            return tuple(map(operator.index, shape))  # type: ignore[arg-type]
+    raise TypeError(f"empty: a shape is an integer or several of them, not {shape!r}")

@@ -87,7 +87,9 @@ class Place(Waiting):
             w.emit.emit(kernel.Prefetch(self.out, w.emit.let(add(base, start), "at")))
 
     def prefetch_off_line(self) -> None:
-        """Ask for all of them at once, if the tile does not begin with a cache line, and so goes through the caches."""
+        """Ask for the lines that are written through the caches, if the tile does not begin with one: all of them, or
+        those in which chains begin and end.
+        """
 
         def rows() -> None:
             for j in range(self.w.form.rows):
@@ -98,7 +100,7 @@ class Place(Waiting):
         if chain is None:
             self.w.emit.when(off_line, rows)
         else:
-            self.w.emit.when(off_line, Chains(self, chain, self._elements_within_line()).ask)
+            self.w.emit.when(off_line, Chains(self, chain).ask)
 
     def write_registers(self, accumulators: Accumulators, columns: Expression) -> None:
         """Vectors straight to the output; later pieces of the sum add to what is there."""
@@ -145,10 +147,10 @@ class Place(Waiting):
         if chain is None:
             otherwise()
             return
-        within = self._elements_within_line()
-        chains = Chains(self, chain, within)
+        within = operation("floordiv", self._bytes_within_line(self.bases.out), integer(self.out.element.bytes))
+        chains = Chains(self, chain)
         vectors = [[vector for (vector,) in column] for column in tile]
-        self.w.branch(full, lambda: chains.write(vectors), otherwise)
+        self.w.branch(full, lambda: chains.write(vectors, self.w.emit.let(within, "within")), otherwise)
 
     def _store_past(self, bases: Sequence[Expression], tile: Sequence[Sequence[Value]]) -> None:
         """The tile's vectors, or halves of them, past the caches, in the order of memory: a line that two halves fill
@@ -194,25 +196,22 @@ class Place(Waiting):
             mark = run_of(self.vector.out_runs, self.vector_first, i, lanes)
             w.branch(operation("and", inside, run_is(mark, WHOLE)), whole, quarters)
 
-    def _elements_within_line(self) -> Expression:
-        """How many elements the output begins behind a cache line, if all rows and vectors of it are lines."""
-        address = add(multiply(self.bases.out, integer(self.out.element.bytes)), kernel.Address(self.out))
-        within = operation("and", address, integer(LINE - 1))
-        return self.w.emit.let(operation("floordiv", within, integer(self.out.element.bytes)), "within")
+    def _bytes_within_line(self, place: Expression) -> Expression:
+        """How far behind the beginning of a cache line an element of the output lies."""
+        address = add(multiply(place, integer(self.out.element.bytes)), kernel.Address(self.out))
+        return operation("and", address, integer(LINE - 1))
 
     def _begins_line(self, base: Expression) -> Expression:
         """The first row of the tile begins with a cache line."""
         start = add(base, load(self.vector.out_table, self.vector_first))
-        address = add(multiply(start, integer(self.out.element.bytes)), kernel.Address(self.out))
-        return operation("eq", operation("and", address, integer(LINE - 1)), integer(0))
+        return operation("eq", self._bytes_within_line(start), integer(0))
 
     def _is_aligned(self, bases: Sequence[Expression]) -> Expression:
         """All vectors of the tile are whole, and each begins at a multiple of its size."""
         form = self.w.form
         lanes, places = form.lanes, list(bases)
         if form.in_whole_lines:  # all do if the first element of the output does
-            start = add(multiply(self.bases.out, integer(self.out.element.bytes)), kernel.Address(self.out))
-            return operation("eq", operation("and", start, integer(LINE - 1)), integer(0))
+            return operation("eq", self._bytes_within_line(self.bases.out), integer(0))
         condition: Expression = Constant(max(self.vector.runs.out) == WHOLE, BOOL)
         is_marked = len(self.vector.runs.out) > 1
         for i in range(form.vectors):

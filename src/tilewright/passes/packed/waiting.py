@@ -40,8 +40,8 @@ class Target:
 
 
 class Waiting:
-    """One register tile: its sides, where it begins in either (`first`), how many elements of either are in panels
-    (`counts`), and how it goes to scratch memory.
+    """One register tile: its sides, where it begins in either (`vector_first`, `scalar_first`), how many elements of
+    either are in panels (`counts`), and how it goes to scratch memory.
     """
 
     def __init__(
