@@ -114,6 +114,7 @@ def best_peer() -> str:
         "Zen 4, two threads": "contractions-cpu-zen4-2threads",
         "Emerald Rapids, one thread": ON_A_SERVER,
         "Emerald Rapids, two threads": "contractions-cpu-emeraldrapids-2threads",
+        "Granite Rapids, one thread": "contractions-cpu-graniterapids-1thread-beside-all",
         "Zen 3, one thread": ON_NARROW_VECTORS,
     }
     for where, name in files.items():
