@@ -30,6 +30,7 @@ def test_dtypes_are_taken_by_either_name() -> None:
     assert tw.empty(3).dtype == np.float64
     assert tw.empty(3, "f32").dtype == tw.empty((3,), np.float32).dtype == np.float32
     assert tw.empty([2, np.int64(3)], dtype="bf16").shape == (2, 3)
+    assert tw.empty(np.array([4, 2]), "i8").shape == (4, 2)
     assert tw.empty(np.array(3), ">f4").dtype == np.dtype("=f4")
 
 
@@ -57,6 +58,7 @@ def test_results_are_written_there(order: str) -> None:
         ((1 << 40, 1 << 40), {}, ValueError, "no array can have the shape"),
         ((2.5, 3), {}, TypeError, r"a shape is an integer or several of them, not \(2\.5, 3\)"),
         (b"ab", {}, TypeError, "a shape is an integer or several of them, not b'ab'"),
+        (((1, 2), 3), {}, TypeError, r"a shape is an integer or several of them, not \(\(1, 2\), 3\)"),
         (None, {}, TypeError, "a shape is an integer or several of them, not None"),
         ((3,), {"order": "K"}, ValueError, "order must be 'C' or 'F', not 'K'"),
         ((3,), {"dtype": object}, TypeError, "dtype object is not supported"),

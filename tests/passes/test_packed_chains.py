@@ -159,9 +159,10 @@ def test_rows_of_half_a_vector(length: int, vectors: int, rows: int, scalar_inne
 
 def test_shapes_share_kernels() -> None:
     """Blocks of other sizes, and rows of more vectors, need no other scratch memory."""
-    kernels = [
-        write_packed_kernel(form_of("cq,qa->ca", dict(a=a, c=c, q=24))).kernel for a, c in ((4096, 4080), (5120, 3600))
-    ]
+    forms = [form_of("cq,qa->ca", dict(a=a, c=c, q=24)) for a, c in ((4096, 4080), (5120, 3600))]
+    assert [chain_of(one) for one in forms] == [Chain(), Chain()]
+    assert forms[0].scalar_block != forms[1].scalar_block
+    kernels = [write_packed_kernel(one).kernel for one in forms]
     assert kernels[0] == kernels[1]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Literal, SupportsIndex
+
+import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, can_exist
 from tilewright.ir.scalars import scalar_type_of
@@ -51,10 +52,9 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "f64", or
     return aligned_empty(extents, element, f"an array of shape {extents}")
 
 
-def _extents(shape: SupportsIndex | Iterable[SupportsIndex]) -> tuple[int, ...]:
-    if not isinstance(shape, str | bytes):
-        with suppress(TypeError):
-            return (operator.index(shape),)  # type: ignore[arg-type]
-        with suppress(TypeError):
-            return tuple(map(operator.index, shape))  # type: ignore[arg-type]
-    raise TypeError(f"empty: a shape is an integer or several of them, not {shape!r}")
+def _extents(shape: Any) -> tuple[int, ...]:
+    try:
+        several = shape if isinstance(shape, list | tuple) or np.ndim(shape) else (shape,)
+        return tuple(map(operator.index, several))
+    except TypeError as error:
+        raise TypeError(f"empty: a shape is an integer or several of them, not {shape!r}") from error
