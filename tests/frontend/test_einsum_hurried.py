@@ -75,6 +75,22 @@ def test_the_environment_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.usefixtures("hurry")
+@pytest.mark.parametrize("operands", [2, 3])
+def test_slow_calls_repay_one_sooner(monkeypatch: pytest.MonkeyPatch, operands: int) -> None:
+    """Calls of a millisecond, by the clock: after a tenth of a second, of kernels that are worth tens of thousands."""
+    times = iter(range(0, 10**12, 1_000_000))
+    monkeypatch.setattr(einsum_hurried, "perf_counter_ns", lambda: next(times))
+    monkeypatch.setattr(einsum_hurried, "PATIENCE", 1 << 32)
+    arrays, text = (A[3:], B, some(50, 20, seed=2, dtype=np.float64))[:operands], ("ij,jk->ik", "ij,jk,kl->il")
+    repaid = 0
+    while not repaid or only_bound()._compiled is not None:
+        tw.einsum(text[operands - 2], *arrays)
+        repaid += 1
+        assert isinstance(only_bound(), HurriedEinsum)
+    assert only_bound().calls > 10_000 and 100 < repaid / (operands - 1) < 110
+
+
+@pytest.mark.usefixtures("hurry")
 def test_views_and_several_operands() -> None:
     assert tw.einsum("ij->ji", A).base is A
     c = some(50, 20, seed=2, dtype=np.float64)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_lane_products import guarded
 
 import tilewright as tw
 from tilewright.contraction.form import Contraction
@@ -109,6 +113,22 @@ def test_examples_have_it_and_its_bits(expression: str, shapes: Any, dtype: str)
     np.testing.assert_array_equal(result, tw.plan(expression, *arrays)(*arrays))
     wanted = np.einsum(expression, *(one.astype("c16") for one in arrays))
     np.testing.assert_allclose(result, wanted, atol=1e-3 if dtype in ("f4", "c8") else 1e-11)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are protected as on Linux")
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
+@pytest.mark.parametrize("n", [3, 21, 40, 49])
+@pytest.mark.parametrize("expression", ["bij,bjk->bik", "bij,bkj->bki", "ajk,ij->aik"])
+def test_nothing_outside_the_arrays_is_touched(expression: str, n: int, dtype: str, at_end: bool) -> None:
+    """Vectors that are not full, and whole ones without elements."""
+    sizes = {"a": 3, "b": 2, "i": 11, "j": 7, "k": n}
+    left, right, out = (tuple(sizes[letter] for letter in term) for term in re.split(",|->", expression))
+    arrays = tuple(guarded(some(shape, dtype, 3).ravel(), at_end).reshape(shape) for shape in (left, right))
+    result = guarded(np.full(math.prod(out), 7, dtype), at_end).reshape(out)
+    hurried = bound(expression, arrays, True)
+    np.testing.assert_array_equal(hurried.run(arrays, result), tw.plan(expression, *arrays)(*arrays))
+    assert kernels_of(hurried, arrays, result) == [ANY_SHAPE]
 
 
 def contraction(n: int, m: int, k: int) -> Contraction:

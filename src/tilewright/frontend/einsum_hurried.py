@@ -2,14 +2,15 @@
 
 A tensor network has bonds of other sizes at each site, and compiling the contractions of one takes longer than some
 thousand calls. So the first few contractions of a process get kernels of their own; those that follow get kernels of
-any shape (`passes/contractions/any_shape.py`), which give the same bits, and their own after as many calls as lose a
-part of the time that compiling takes.
+any shape (`passes/contractions/any_shape.py`), which give the same bits, and their own when the calls have taken about
+as long as compiling does: so what is lost by them is less than that, however slow they are.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from tilewright.frontend.einsum_stored import StoredEinsum, store_einsum
@@ -27,7 +28,13 @@ PATIENCE = 1 << 32
 """Multiply-adds by kernels of any shape, for each contraction of an einsum, after which it gets its own. On a Zen 5
 they lose 3 to 15 picoseconds each in f32 and f64, fewer in complex numbers; compiling a contraction takes 50 to 100 ms.
 """
+WORTH = 100_000_000
+"""Nanoseconds of calls, for each contraction of an einsum, after which it gets its own, whatever they compute: of batches
+of small matrices, kernels of any shape can take ten times as long as its own.
+"""
 LEAST_CALLS = 32
+TIMED = 4
+"""Calls after the first of a process whose shortest time counts."""
 TABLES = 1 << 16
 """Multiply-adds that lose as much as what a kernel of any shape does beside them: half a microsecond."""
 
@@ -46,15 +53,16 @@ def bound_or_hurried(
         operands: how many there are.
         record: its key on the disk, if it has one.
     """
+    contractions = max(1, operands - 1)
     if stored is not None:
-        return HurriedEinsum(stored, stored.calls, compiled, record)
-    _begun[0] += max(1, operands - 1)
+        return HurriedEinsum(stored, stored.calls, contractions * WORTH, compiled, record)
+    _begun[0] += contractions
     if _begun[0] <= AT_ONCE or not is_on("TILEWRIGHT_HURRY", True):
         return compiled()
     bound = compiled(hurried=True)
     if bound.device is None or bound.device.name != "cpu":
         return bound
-    return HurriedEinsum(bound, _calls_before(bound), compiled, record)
+    return HurriedEinsum(bound, _calls_before(bound), contractions * WORTH, compiled, record)
 
 
 def _calls_before(bound: BoundEinsum) -> int:
@@ -75,6 +83,7 @@ class HurriedEinsum:
         self,
         first: BoundEinsum | StoredEinsum,
         calls: int,
+        worth: int,
         compiled: Callable[[], BoundEinsum],
         record: tuple[str, ...] | None,
     ) -> None:
@@ -83,11 +92,14 @@ class HurriedEinsum:
         Args:
             first: as said.
             calls: after which it is compiled.
+            worth: nanoseconds of calls after which it is, if that is sooner.
             compiled: compiles it.
             record: its key on the disk, if it has one.
         """
         self.bound: BoundEinsum | StoredEinsum = first
         self.calls = self._left = calls
+        self._worth = worth
+        self._timed, self._shortest = 0, worth
         self._compiled: Callable[[], BoundEinsum] | None = compiled
         self._record = record
         self._is_first = not isinstance(first, StoredEinsum)
@@ -104,8 +116,11 @@ class HurriedEinsum:
         self._left -= 1
         compiled = self._compiled if self._left < 0 else None
         if compiled is None:
+            began = perf_counter_ns()
             result = self.bound.run(arrays, out)
-            if self._is_first and not self._is_of_any_shape(arrays, result):
+            if not self._is_first:
+                self._took(perf_counter_ns() - began)
+            elif not self._is_of_any_shape(arrays, result):
                 self._compiled, self.calls = None, 0  # kernels of its own are what it has
             self._is_first = False
             return result
@@ -137,6 +152,21 @@ class HurriedEinsum:
             if self._left <= 0:
                 return None
             self._left -= 1
-            return entry(*arguments)
+            if self._timed >= TIMED:
+                return entry(*arguments)
+            began = perf_counter_ns()
+            result = entry(*arguments)
+            if result is not None:
+                self._took(perf_counter_ns() - began)
+            return result
 
         return counted
+
+    def _took(self, nanoseconds: int) -> None:
+        """A call took so long: after some of them it is known how many there are to be."""
+        if self._timed >= TIMED:
+            return
+        self._timed += 1
+        self._shortest = min(self._shortest, max(1, nanoseconds))
+        if self._timed == TIMED:
+            self._left = min(self._left, max(LEAST_CALLS, self._worth // self._shortest))

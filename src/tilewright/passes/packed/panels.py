@@ -70,7 +70,7 @@ def _pack_panels(w: PackedWriter, side: Side, count: Expression, depth: Expressi
             return
         first = w.emit.let(multiply(number, integer(side.width)), "first")
         base = w.emit.let(multiply(first, side.pitch), "panel")
-        _pack_elements(w, side, first, integer(0), base, (integer(0), depth), side.width)
+        _pack_elements(w, side, first, integer(0), base, (integer(0), depth), integer(side.width))
 
     if may_pack_columns(w, side):
         pack_columns(w, side, count, depth, panel)
@@ -200,12 +200,26 @@ def _pack_vectors(w: PackedWriter, side: Side, number: Expression, count: Expres
 
     if side.runs.source_masked:
         left = w.emit.let(operation("sub", count, first), "left")
-        w.branch(
-            operation("ge", left, integer(side.width)),
-            lambda: copy(together, 1),
-            lambda: _copy_runs(w, side, number, 1, together, depth, 1, left),
-        )
-        return
+
+        def whole() -> None:
+            inside = operation("ge", left, integer(side.width))
+            w.branch(
+                inside, lambda: copy(together, 1), lambda: _copy_runs(w, side, number, 1, together, depth, 1, left)
+            )
+
+        def masked(vector: Expression) -> None:
+            place = w.emit.let(multiply(vector, integer(lanes)), "place")
+            there = w.emit.let(operation("max", operation("sub", left, place), integer(0)), "there")
+            w.branch(
+                run_is(load(side.source_runs, add(operation("floordiv", first, integer(lanes)), vector)), WHOLE),
+                lambda: _copy_runs(w, side, number, 1, [place], depth, 1, there),
+                lambda: _pack_part(w, side, first, place, base, depth, there),
+            )
+
+        if BROKEN not in side.runs.source:
+            return whole()
+        is_whole = run_is(_least_run(w, side, number, 1), WHOLE)
+        return w.branch(is_whole, whole, lambda: w.loop("vector", integer(0), integer(vectors), masked))
 
     def one_by_one(vector: Expression) -> None:
         place = w.emit.let(multiply(vector, integer(lanes)), "place")
@@ -225,7 +239,7 @@ def _pack_vectors(w: PackedWriter, side: Side, number: Expression, count: Expres
         return w.branch(inside, lambda: pack_joined(w, side, first, base, depth), write)
 
     known = len(side.runs.source) == 1
-    by_mark(
+    return by_mark(
         w,
         integer(0) if known else _least_run(w, side, number, 1),
         side.runs.source,
@@ -288,7 +302,7 @@ def _pack_along_sum(
     """
     lanes, steps = w.form.lanes, steps_of(w, depth)
     if side.runs.depth == {BROKEN}:
-        return _pack_elements(w, side, first, place, base, (integer(0), steps), lanes)
+        return _pack_elements(w, side, first, place, base, (integer(0), steps), integer(lanes))
     groups = vectors_of(w, depth)
 
     def group(number: Expression) -> None:
@@ -300,12 +314,33 @@ def _pack_along_sum(
             side.runs.depth,
             lambda: _transpose_piece(w, side, first, place, base, start, 1),
             lambda: _transpose_piece(w, side, first, place, base, start, 4),
-            lambda: _pack_elements(w, side, first, place, base, (start, stop), lanes),
+            lambda: _pack_elements(w, side, first, place, base, (start, stop), integer(lanes)),
         )
 
     w.loop("group", integer(0), groups, group)
     rest = w.emit.let(multiply(groups, integer(lanes)), "rest")
-    return _pack_elements(w, side, first, place, base, (rest, steps), lanes)
+    return _pack_elements(w, side, first, place, base, (rest, steps), integer(lanes))
+
+
+def _pack_part(
+    w: PackedWriter,
+    side: Side,
+    first: Expression,
+    place: Expression,
+    base: Expression,
+    depth: Expression,
+    count: Expression,
+) -> None:
+    """A vector by elements, of which there may be fewer than it has lanes: the others are 0."""
+    lanes, steps = w.form.lanes, steps_of(w, depth)
+
+    def clear(k: Expression) -> None:
+        for panel in side.panels:
+            nothing = kernel.Broadcast(kernel.Constant(0, panel.element), kernel.VectorType(panel.element, lanes))
+            w.fill(panel, add(add(base, multiply(k, integer(side.width))), place), nothing, aligned=True)
+
+    w.emit.when(operation("lt", count, integer(lanes)), lambda: w.loop("k", integer(0), steps, clear))
+    _pack_elements(w, side, first, place, base, (integer(0), steps), w.minimum(count, integer(lanes)))
 
 
 def _transpose_piece(
@@ -334,7 +369,7 @@ def _pack_elements(
     at: Expression,
     base: Expression,
     piece: tuple[Expression, Expression],
-    width: int,
+    width: Expression,
 ) -> None:
     """Element by element, the sum innermost: `width` elements from place `at` of the panel on."""
 
@@ -348,4 +383,4 @@ def _pack_elements(
 
         w.loop("k", *piece, copy)
 
-    w.loop("i", integer(0), integer(width), row)
+    w.loop("i", integer(0), width, row)

@@ -28,7 +28,8 @@ class Runs:
     `source`, `out`, `depth`: marks that vectors may have in the operand, in the output, and along the sum. A mark may
     turn out higher than any of these, never lower.
     `ends`: panels of a block may be filled up with elements that are none.
-    `source_masked`, `out_masked`: vectors are whole but for such elements, of which nothing is read or written.
+    `source_masked`, `out_masked`: vectors are whole but for such elements, of which nothing is read or written; where
+    one kernel serves all shapes, those are that have this mark.
     `neighbours`: whether elements of a panel that are copied together are neighbours in the operand: always (as far as
     they are no such elements), never, or None if that differs.
     """
@@ -46,7 +47,8 @@ def runs_of(form: PackedForm, is_vector: bool) -> Runs:
     """What sizes, strides and blocks say about a side; all that may be, where one kernel serves all shapes."""
     if form.any_shape:
         either = frozenset((WHOLE, BROKEN))
-        return Runs(either, either, frozenset((BROKEN,)), True, False, False, False)
+        masked = is_vector and takes_masks(form.contraction.out.element, form.lanes)
+        return Runs(either, either, frozenset((BROKEN,)), True, masked, masked, False)
     dimensions = form.vector_dimensions if is_vector else form.scalar_dimensions
     tile = form.vector_tile if is_vector else form.rows
     starts, ends = _starts(form, dimensions, is_vector)

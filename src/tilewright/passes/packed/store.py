@@ -311,11 +311,18 @@ class Place(Waiting):
                 in_parts = operation("eq", operation("sub", stop, i), integer(lanes))
                 if min(runs.out) < least:
                     in_parts = operation("and", in_parts, run_is(mark, least))
-                w.branch(
-                    in_parts,
-                    lambda: self._write_vector(tile, tile_row, base, i, j, mark),
-                    lambda: w.loop("i", i, stop, lambda at: self.write_element(tile, tile_row, base, at, j)),
-                )
+
+                def part() -> None:
+                    if not runs.out_masked:
+                        return elements()
+                    inside = w.first_lanes(operation("sub", stop, i), 0)
+                    masked = partial(self._write_vector, tile, tile_row, base, i, j, mark, inside)
+                    return masked() if runs.out == {WHOLE} else w.branch(run_is(mark, WHOLE), masked, elements)
+
+                def elements() -> None:
+                    w.loop("i", i, stop, lambda at: self.write_element(tile, tile_row, base, at, j))
+
+                w.branch(in_parts, lambda: self._write_vector(tile, tile_row, base, i, j, mark), part)
 
             w.loop("i", integer(0), columns, vector, lanes)
 
@@ -354,9 +361,16 @@ class Place(Waiting):
         return operation("floordiv", add(self.vector_first, i), integer(self.w.form.lanes))
 
     def _write_vector(
-        self, tile: Scratch, tile_row: Expression, base: Expression, i: Expression, j: Expression, mark: Expression
+        self,
+        tile: Scratch,
+        tile_row: Expression,
+        base: Expression,
+        i: Expression,
+        j: Expression,
+        mark: Expression,
+        mask: Expression | None = None,
     ) -> None:
-        """A vector of a tile in scratch memory, whole or in quarters."""
+        """A vector of a tile in scratch memory, whole (or what a mask says of it) or in quarters."""
         w = self.w
 
         def write(first: Expression, lanes: int) -> None:
@@ -369,12 +383,12 @@ class Place(Waiting):
                 scalar_place = w.emit.let(add(self.scalar_first, j), "scalar_at")
                 sides = self.vector, self.scalar
                 value = finished(w, sides, self.further, self.bases, value, (place, scalar_place), lanes)
-                self._store_vector(at, value, False, lanes)
+                self._store_vector(at, value, False, lanes, mask=mask)
                 return
             w.branch(
                 self.first,
-                lambda: self._store_vector(at, value, False, lanes),
-                lambda: self._store_vector(at, value, True, lanes),
+                lambda: self._store_vector(at, value, False, lanes, mask=mask),
+                lambda: self._store_vector(at, value, True, lanes, mask=mask),
             )
 
         lanes = w.form.lanes

@@ -10,7 +10,7 @@ from tilewright.kernel.tiles import LANES
 from tilewright.passes.packed.epilogue import along_vectors
 from tilewright.passes.packed.joined_runs import count_heads, may_join_runs
 from tilewright.passes.packed.reading import steps_of
-from tilewright.passes.packed.runs import QUARTERS, WHOLE
+from tilewright.passes.packed.runs import BROKEN, QUARTERS, WHOLE
 from tilewright.passes.packed.tiles import groups_of
 from tilewright.passes.packed.writer import PackedWriter, Side
 
@@ -61,9 +61,11 @@ def offset_of(indices: Sequence[Expression], strides: Sequence[Expression]) -> E
 
 def fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> Expression:
     """Offsets of the block's elements; the last panel (of each box) is filled up with copies of its last quarter of a
-    vector. Returns how many elements that gives.
+    vector, or with elements behind the last one where masks keep them from being read. Returns how many elements that
+    gives.
 
-    So a block that ends with a whole quarter is still copied in quarters.
+    So a block that ends with a whole quarter is still copied in quarters, and a vector of consecutive elements is whole
+    however many there are.
     """
     boxes = w.form.boxes
     if boxes is None or side.name != "v":
@@ -101,6 +103,11 @@ def _fill_part(
 
     def repeat(position: Expression) -> None:
         inside: Expression = operation("sub", count, integer(1))
+        if side.runs.source_masked and BROKEN in side.runs.source:
+            behind = operation("sub", position, inside)
+            for table in tables:
+                w.emit.emit(Store(table, add(at, position), add(load(table, add(at, inside)), behind)))
+            return
         if (side.name == "v" or w.form.in_tiles) and quarter > 1:
             past = operation("and", operation("sub", position, count), integer(quarter - 1))
             inside = operation("max", add(operation("sub", count, integer(quarter)), past), integer(0))
