@@ -29,8 +29,8 @@ PATIENCE = 1 << 32
 they lose 3 to 15 picoseconds each in f32 and f64, fewer in complex numbers; compiling a contraction takes 50 to 100 ms.
 """
 WORTH = 100_000_000
-"""Nanoseconds of calls, for each contraction of an einsum, after which it gets its own, whatever they compute: of batches
-of small matrices, kernels of any shape can take ten times as long as its own.
+"""Nanoseconds of calls, for each contraction of an einsum, after which it gets its own, whatever they compute: of
+batches of small matrices, kernels of any shape can take ten times as long.
 """
 LEAST_CALLS = 32
 TIMED = 4
