@@ -124,3 +124,12 @@ def test_one_run_of_all_columns_is_not_broken() -> None:
         for columns in (1500, 1504)
     ]
     assert tiles[0] == tiles[1]
+
+
+def test_rows_of_one_run_are_copied_together_whatever_their_number() -> None:
+    """The end of one run is no middle of it: the tile is that of rows of which nothing is known."""
+
+    def tile(run: int) -> tuple[int, int]:
+        return register_shape(LIMITED, 16, 1, (1024, 1024), Run(1024, 1, 0), run, 512, near=False)
+
+    assert tile(1024) == tile(0) != tile(32)

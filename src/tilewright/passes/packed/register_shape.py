@@ -110,8 +110,8 @@ def register_shape(
     """(vectors, rows) of a register tile: the least padding of those that fill the registers, v*r + v + 1 <= registers,
     or whose stores do not wait for each other.
 
-    Panels of rows that end in the middle of a `scalar_run`, of the scalar side's operand, are copied by elements. Tiles
-    that suit results that go `past` the caches come before others, wherever there are any.
+    Panels of rows that end in the middle of a `scalar_run`, of several of the scalar side's operand, are copied by
+    elements. Tiles that suit results that go `past` the caches come before others, wherever there are any.
     """
     vector_total, scalar_total = totals
     registers, pace = (machine.vector_registers or 16) // parts, machine.pace
@@ -133,7 +133,7 @@ def register_shape(
                 several = results.elements < vector_total
                 stored += BROKEN_TILE if several and results.is_broken(vectors * lanes, rows, lanes) else 0.0
                 cost += tiles * pace.other * stored / (2 * max(1, steps))
-            if scalar_run % rows and scalar_total > rows:
+            if scalar_run % rows and scalar_total > max(rows, scalar_run):
                 cost += BROKEN_ELEMENT * scalar_total
             found = (past is not None and not past.suits(vectors, rows), cost, (vectors, rows))
             if best is None or found[:2] < best[:2]:
