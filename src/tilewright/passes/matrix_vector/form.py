@@ -28,6 +28,7 @@ from tilewright.ir.traversal import free_names
 from tilewright.machine.model import Machine, power_of_two_at_least
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
+from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.dots import Dots, choose_dots
 from tilewright.passes.packed.form import is_multiply_add
 from tilewright.passes.packed.operands import with_conversions_in_packing
@@ -35,6 +36,7 @@ from tilewright.passes.packed.operands import with_conversions_in_packing
 ROWS = 8  # that are read together, of both operands: more streams than that are followed by no prefetcher
 MASKED_BYTES = 64  # of the vectors of processors that mask bytes
 SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
+LEAST_TURNED = 8  # vectors of a row: turning the lanes of its sums takes some of their time
 LEAST_SUM = 4  # terms: shorter sums wait in registers
 SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
 
@@ -120,6 +122,23 @@ class MatrixVectorForm:
         further = (one.operand for one in self.contraction.epilogue_operands)
         operands = (self.matrix, self.vector, self.contraction.out, *further)
         return self.accumulator.is_complex or any(one.element.is_complex for one in operands)
+
+    @property
+    def rows_begin_alike(self) -> bool:
+        """Whether vectors are cache lines and all rows begin at the same place in one."""
+        width = self.matrix.element.bytes
+        others = (one for one in (self.side_by_side, *self.contracted) if one is not None)
+        return (
+            self.lanes * width == LINE
+            and not self.matrix.element.is_complex
+            and all(self.stride(one, "matrix") * width % LINE == 0 for one in others)
+        )
+
+    @property
+    def turns_lanes(self) -> bool:
+        """Whether DOTS read the matrix from the beginning of a line on, wherever rows begin."""
+        is_plain = self.vectors == 1 and self.columns is None and self.dots is None
+        return self.rows_begin_alike and is_plain and self.along_size >= LEAST_TURNED * self.lanes
 
     @property
     def along_size(self) -> int:

@@ -12,6 +12,10 @@ SUMS, for each piece of the output:
     out[piece] = neutral;  for each few contracted rows j, for each vector of the piece:
     out[...] = combine(out[...], combine over j of map(matrix[row j, ...], vector[row j]))
 
+If all rows begin at the same place in a cache line, the matrix is read from the beginning of one on: a vector that
+lies across lines takes two accesses to the first cache. So lanes of DOTS sum what others do where rows begin with
+lines; they are turned before they are folded, and results have the same bits wherever the matrix lies.
+
 The end of a row that is no whole vector is masked. Either way a result is the fold of several partial results; an
 epilogue follows on vectors of results before they are stored, or on the piece when all of it is added up.
 """
@@ -19,20 +23,37 @@ epilogue follows on vectors of results before they are stored, or on the piece w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Expression, Name, VectorType, add, element_of, integer, multiply, operation
+from tilewright.kernel.ir import (
+    Buffer,
+    Expression,
+    Name,
+    VectorType,
+    add,
+    element_of,
+    integer,
+    load,
+    multiply,
+    operation,
+)
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.items.scalar_values import Value
 from tilewright.passes.items.sum_trees import levels_of
 from tilewright.passes.matrix_vector.form import MatrixVectorForm, Way
 from tilewright.passes.matrix_vector.writer import Mask, RowWriter
+from tilewright.passes.packed.blocks import LINE
 
 ZERO = integer(0)
 STEPS, GROUPS = 128, 64
 """Of a node on the lowest level of the tree of a long sum: steps along rows, and groups of rows that are added up."""
+
+
+_Piece: TypeAlias = tuple[Expression, Expression, Expression]
+"""Of rows: where it begins, where its first cache line does, and where it ends."""
 
 
 def write_matrix_vector_kernel(form: MatrixVectorForm, name: str = "contraction") -> Launch:
@@ -119,6 +140,11 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
                         kept = mask if form.dots is None else None
                         w.assign(part, w.stepped(w.snapshot(part, "before"), matrix, vector), kept)
 
+        if line is not ZERO:
+            before = operation("sub", line, integer(form.lanes))  # of the line that the row begins in
+            emit.when(operation("lt", ZERO, line), lambda: step(emit.let(before, "at"), 1, w.head_mask(line)))
+            w.in_steps(line, w.length, step)
+            return
         end = operation("min", multiply(stop, integer(width)), w.length)
         w.in_steps(emit.let(multiply(start, integer(width)), "start"), emit.let(end, "stop"), step)
 
@@ -126,6 +152,7 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
     loops = w.tree_of(steps, STEPS)
     depth = range(levels_of(loops))
     levels = [{place: [w.accumulator("level") for _ in row] for place, row in parts.items()} for _ in depth]
+    line = _first_line(w, bases, ZERO, w.length) if form.turns_lanes and not levels else ZERO
 
     def fold(level: int) -> None:
         below = levels[level - 1] if level else parts
@@ -135,9 +162,23 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
                 w.assign(other, w.neutral())
 
     w.over_tree(loops, bases, w.parameter("steps", steps), over_row, fold)
+    if line is not ZERO:
+        emit.when(operation("lt", ZERO, line), lambda: _turn_lanes(w, [parts[place][0] for place in tile], line))
     totals = levels[-1] if levels else parts
     for c in range(form.column_tile):
         _store_dots(w, _column(w, bases, c), [_one(w, totals[c, j]) for j in range(form.rows)])
+
+
+def _turn_lanes(w: RowWriter, parts: Sequence[tuple[Name, ...]], by: Expression) -> None:
+    """Turn the lanes of sums: lane i becomes lane i + by, as far as there are lanes, and the last ones the first."""
+    lanes, emit = w.form.lanes, w.emit
+    twice = w.workspace("turned", w.form.accumulator, 2 * lanes * len(parts))
+    for number, (part,) in enumerate(parts):
+        for copy in (0, 1):
+            emit.emit(kernel.Store(twice, integer((2 * number + copy) * lanes), part))
+    first = emit.let(operation("sub", integer(lanes), by), "first")
+    for number, (part,) in enumerate(parts):
+        emit.assign(part, emit.let(load(twice, add(first, integer(2 * number * lanes)), lanes), "turned"))
 
 
 def _column(w: RowWriter, bases: dict[str, Expression], c: int) -> dict[str, Expression]:
@@ -241,17 +282,18 @@ def _sums(w: RowWriter, block: Expression) -> None:
     levels = [(w.level(room), operation("sub", ZERO, start)) for _ in range(levels_of(loops))]
     sums = _Sums(w, bases, start, stop, ((w.out, bases["out"]), *levels))
     sums.begin()
+    line = _first_line(w, bases, start, stop)
     count = w.parameter("groups", groups)
 
     def add_groups(bases: dict[str, Expression], first: Expression, end: Expression) -> None:
         def group(number: Expression) -> None:
             row = number if form.apart > 1 else multiply(number, integer(form.rows))
-            _add_few(w, w.moved(bases, form.side_by_side, row), form.rows, start, stop)
+            _add_few(w, w.moved(bases, form.side_by_side, row), form.rows, (start, line, stop))
 
         w.loop("group", first, end, group)
         if form.row_count % form.rows:
             last = operation("eq", end, count)
-            emit.when(emit.let(last, "last"), lambda: _add_rest(w, bases, start, stop))
+            emit.when(emit.let(last, "last"), lambda: _add_rest(w, bases, (start, line, stop)))
 
     w.over_tree(loops, bases, count, add_groups, sums.fold)
     if levels or form.contraction.epilogue is not None:
@@ -315,20 +357,33 @@ class _Sums:
         w.in_steps(self.start, self.stop, step)
 
 
-def _add_rest(w: RowWriter, bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
+def _first_line(w: RowWriter, bases: dict[str, Expression], start: Expression, stop: Expression) -> Expression:
+    """Where in a piece of the rows the first cache line of the matrix begins; `start` where vectors are no lines."""
+    form, emit = w.form, w.emit
+    if not form.rows_begin_alike:
+        return start
+    width = form.matrix.element.bytes
+    address = add(multiply(add(bases["matrix"], start), integer(width)), kernel.Address(w.matrix))
+    before = operation("and", operation("sub", ZERO, address), integer(LINE - 1))
+    line = add(start, operation("floordiv", before, integer(width)))
+    return emit.let(operation("min", line, stop), "line")
+
+
+def _add_rest(w: RowWriter, bases: dict[str, Expression], piece: _Piece) -> None:
     """The rows that are no whole group."""
     form = w.form
     first = w.parameter("whole_rows", form.row_count // form.rows * form.rows)
     end = w.parameter("row_count", form.row_count)
 
     def one(row: Expression) -> None:
-        _add_few(w, w.moved(bases, form.side_by_side, row), 1, start, stop)
+        _add_few(w, w.moved(bases, form.side_by_side, row), 1, piece)
 
     w.loop("row", first, end, one)
 
 
-def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, start: Expression, stop: Expression) -> None:
+def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, piece: _Piece) -> None:
     form, emit = w.form, w.emit
+    start, line, stop = piece
     places = [_row(w, bases, j) for j in range(count)]
     scalars = w.vector is not None and form.stride(form.along, "vector") == 0
     fixed: list[Value | None] = [None] * count
@@ -350,4 +405,6 @@ def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, start: Expr
             where = add(bases["out"], here)
             w.store(w.out, where, w.combined(w.read(w.out, form.accumulator, where, mask), total), mask)
 
-    w.in_steps(start, stop, step)
+    if line is not start:
+        emit.when(operation("lt", start, line), lambda: step(start, 1, w.tail_mask(line, start)))
+    w.in_steps(line, stop, step)

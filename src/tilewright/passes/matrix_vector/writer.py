@@ -325,6 +325,14 @@ class RowWriter(LaunchWriter):
         pairs = kernel.FirstLanes(multiply(left, integer(2)), kernel.VectorType(BOOL, 2 * lanes))
         return Mask(elements, self.emit.let(pairs, "pairs"))
 
+    def head_mask(self, count: Expression) -> Mask:
+        """True for the last `count` lanes."""
+        numbers = kernel.VectorType(I64, self.form.lanes)
+        first = operation("sub", integer(self.form.lanes), count)
+        there = operation("ge", kernel.LaneNumbers(numbers), kernel.Broadcast(first, numbers))
+        elements = self.emit.let(there, "mask")
+        return Mask(elements, elements)
+
     def in_steps(
         self, start: Expression, stop: Expression, write: Callable[[Expression, int, Mask | None], None]
     ) -> None:

@@ -1,0 +1,93 @@
+"""Matrices whose rows begin within cache lines, all at the same place: they are read from a line's beginning on."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import numpy as np
+import pytest
+from contraction_cases import run_cpu
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from naive import assert_close, einsum_contraction, examples, random_buffers
+from test_lane_products import guarded
+
+import tilewright as tw
+from tilewright.contraction.normalise import normalise
+from tilewright.ir.scalars import C64, F32, F64, I32, ScalarType
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512
+from tilewright.passes.matrix_vector.form import LEAST_TURNED, MatrixVectorForm, Way, choose_matrix_vector_form
+from tilewright.passes.matrix_vector.kernel import write_matrix_vector_kernel
+
+TEXTS = ("ak,k->a", "k,ak->a", "ka,k->a", "bak,bk->ba", "bka,bk->ba", "cak,ck->a", "cka,ck->a", "ak,ak->a")
+
+
+def form_of(text: str, sizes: dict[str, int], scalar: ScalarType = F32) -> MatrixVectorForm:
+    form = choose_matrix_vector_form(normalise(einsum_contraction(text, sizes, scalar)), CPU_AVX512)
+    assert isinstance(form, MatrixVectorForm)
+    return form
+
+
+FOUND: list[tuple[Way, bool]] = []
+
+
+@settings(max_examples=examples(60))
+@given(
+    text=st.sampled_from(TEXTS), scalar=st.sampled_from([F32, F64, I32]), rows=st.sampled_from([3, 8, 16, 19, 32]),
+    lines=st.integers(7, 40), others=st.integers(1, 3), shift=st.integers(1, 15), seed=st.integers(0, 99),
+    is_least=st.booleans(),
+)  # fmt: skip
+def test_bits_are_those_of_rows_that_begin_with_lines(
+    text: str, scalar: ScalarType, rows: int, lines: int, others: int, shift: int, seed: int, is_least: bool
+) -> None:
+    """Wherever all three arrays begin in a line; rows are whole lines, as are those across which sums run."""
+    whole = lines * 64 // scalar.bytes
+    matrix = max(re.split(",|->", text), key=len)
+    sizes = {"a": rows, "b": others, "c": others, "k": rows} | {matrix[-1]: whole}
+    most = float("inf") if scalar.is_float else 2**31 - 1
+    contraction = einsum_contraction(text, sizes, scalar, *(("add", "min", most) if is_least else ("mul", "add", 0)))
+    form = choose_matrix_vector_form(normalise(contraction), CPU_AVX512)
+    assume(isinstance(form, MatrixVectorForm))
+    assert isinstance(form, MatrixVectorForm)
+    FOUND.append((form.way, form.rows_begin_alike and (form.way is Way.SUMS or form.turns_lanes)))
+    launch = write_matrix_vector_kernel(form)
+    buffers = random_buffers(contraction, seed)
+    wanted = run_cpu(launch, buffers, {}, aligned=True)
+    assert_close(contraction, wanted, buffers, {})
+    np.testing.assert_array_equal(run_cpu(launch, buffers, {}, aligned=True, shift=shift), wanted)
+
+
+def test_random_matrices_were_read_so() -> None:
+    """Runs after the one before, whose examples are always the same."""
+    if len(FOUND) >= 50:
+        assert all(FOUND.count((way, True)) >= 8 for way in Way)
+
+
+def test_which_matrices_are_read_so() -> None:
+    long = LEAST_TURNED * 16
+    assert form_of("ak,k->a", dict(a=100, k=long)).turns_lanes
+    assert not form_of("ak,k->a", dict(a=100, k=long - 16)).turns_lanes, "turning lanes takes as long as such rows"
+    assert not form_of("ak,k->a", dict(a=100, k=long + 4)).rows_begin_alike, "each row begins elsewhere in a line"
+    assert not form_of("ak,k->a", dict(a=2, k=long)).turns_lanes, "a row has several sums in turns"
+    sums = form_of("ka,k->a", dict(a=long, k=100))
+    assert sums.way is Way.SUMS and sums.rows_begin_alike and not form_of("ka,k->a", dict(a=100, k=9)).rows_begin_alike
+    assert not form_of("ka,k->a", dict(a=long, k=100), C64).rows_begin_alike
+    narrow = choose_matrix_vector_form(normalise(einsum_contraction("ka,k->a", dict(a=long, k=100), F32)), CPU_AVX2)
+    assert isinstance(narrow, MatrixVectorForm) and not narrow.rows_begin_alike
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pages are protected as on Linux")
+@pytest.mark.parametrize("at_end", [False, True])
+@pytest.mark.parametrize("shift", [0, 4, 13])
+@pytest.mark.parametrize("text", ["ak,k->a", "ka,k->a"])
+def test_nothing_outside_the_arrays_is_touched(text: str, shift: int, at_end: bool) -> None:
+    sizes = {"a": 19, "k": 19} | {text[1]: 320}
+    shape = tuple(sizes[letter] for letter in text[:2])
+    values = np.random.default_rng(3).standard_normal(19 * 320 + shift).astype(np.float32)
+    whole = guarded(values, at_end)
+    matrix = (whole[: len(values) - shift] if at_end else whole[shift:]).reshape(shape)
+    vector = guarded(np.ones(sizes["k"], np.float32), at_end)
+    out = guarded(np.zeros(sizes["a"], np.float32), at_end)
+    tw.einsum(text, matrix, vector, out=out)
+    np.testing.assert_allclose(out, matrix.sum(axis=text.index("k")), atol=1e-4)
