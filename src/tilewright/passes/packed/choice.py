@@ -245,13 +245,22 @@ def _plain_form(
         fan=FAN,
         far=far,
         scalar_far=scalar_far,
-        asks_ahead=machine.pace.asks_third or level_of(_bytes(contraction), machine) > 3,
+        asks_ahead=machine.pace.asks_third or _is_worth_asking(contraction, machine),
         scalar_in_place=rows_in_place and not scattered,
         tiles_in_place=tiles_in_place,
         strip=_strip(step_bytes, scalar_block, (tile, rows), machine) if in_strips else 0,
         part=_part(depth * element_bytes, rows, machine) if in_tiles and (stay or not tiles_in_place) else 0,
         dots=dots,
     )
+
+
+def _is_worth_asking(contraction: Contraction, machine: Machine) -> bool:
+    """Whether packing asks for what comes from main memory, where asking takes longer than the third cache does: of a
+    matrix product each step of the sum is one run of either operand, which is asked for while it is packed. On a
+    Granite Rapids products of 2048 x 2048 are 1.03 to 1.09 times as fast without it.
+    """
+    is_matrix_product = all(len(contraction.of_kind(kind)) == 1 for kind in (Kind.M, Kind.N, Kind.K))
+    return level_of(_bytes(contraction), machine) > 3 and not is_matrix_product
 
 
 def _keeps_vectors_near(contraction: Contraction, contracted: int, machine: Machine) -> bool:
