@@ -9,16 +9,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from contraction_cases import run_cpu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from naive import assert_close, einsum_contraction, random_buffers
 from test_lane_products import guarded
 
 import tilewright as tw
 from tilewright.contraction.form import Contraction
 from tilewright.contraction.normalise import normalise
 from tilewright.frontend.einsum_calls import bound_call
+from tilewright.ir.scalars import C64, F32, F64, ScalarType
 from tilewright.kernel.launch import Launch
-from tilewright.machine.named import CPU_AVX512
+from tilewright.machine.model import Machine
+from tilewright.machine.named import CPU_AVX2, CPU_AVX512, CPU_NEON
 from tilewright.passes.contractions.any_shape import any_shape_form, any_shape_launch, parameters_of
 from tilewright.passes.contractions.form_choice import choose_form
 from tilewright.passes.direct.form import DirectForm
@@ -157,3 +161,16 @@ def test_what_has_its_own_kernel(sizes: tuple[int, int, int], reason: str) -> No
     one = contraction(*sizes)
     declined = any_shape_launch(one, CPU_AVX512)
     assert isinstance(declined, str) and reason in declined
+
+
+@pytest.mark.parametrize("machine", [CPU_AVX2, CPU_AVX512, CPU_NEON], ids=["avx2", "avx512", "neon"])
+@pytest.mark.parametrize("scalar", [F32, F64, C64], ids=str)
+@pytest.mark.parametrize("text", ["bij,bjk->bik", "ij,kj->ik", "ji,jk->ki"])
+def test_vectors_of_any_length(text: str, scalar: ScalarType, machine: Machine) -> None:
+    """With masks for vectors that are not full, where the machine has such, and without."""
+    contraction = einsum_contraction(text, {"b": 3, "i": 13, "j": 9, "k": 37}, scalar)
+    launch = any_shape_launch(contraction, machine)
+    assert isinstance(launch, Launch) and launch.kernel.name == ANY_SHAPE
+    buffers = random_buffers(contraction, 5)
+    for threads in (1, 2):
+        assert_close(contraction, run_cpu(launch, buffers, {}, threads), buffers, {})
