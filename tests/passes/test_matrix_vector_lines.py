@@ -77,11 +77,39 @@ def test_which_matrices_are_read_so() -> None:
     assert isinstance(narrow, MatrixVectorForm) and not narrow.rows_begin_alike
 
 
+@pytest.mark.parametrize("text", ["ak,k->a", "ka,k->a"])
+@pytest.mark.parametrize("types", [("f4", "c8"), ("c8", "f4"), ("f8", "c16"), ("f4", "f8"), ("i4", "i8")])
+def test_operands_of_other_types(text: str, types: tuple[str, str]) -> None:
+    """Real matrices and complex vectors among them, whose sums are two vectors each."""
+    sizes = dict(a=40, k=256) if text[0] == "a" else dict(a=256, k=40)
+    generator = np.random.default_rng(1)
+    shapes = (tuple(sizes[letter] for letter in text[:2]), (sizes["k"],))
+    matrix, vector = (
+        (9 * generator.standard_normal(shape)).astype(one) for shape, one in zip(shapes, types, strict=True)
+    )
+    wanted = np.einsum(text, matrix.astype("c16"), vector.astype("c16"))
+    np.testing.assert_allclose(tw.einsum(text, matrix, vector), wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("text", ["ak,k->a", "ka,k->a"])
+def test_what_is_no_number_stays_in_its_rows(text: str) -> None:
+    """Infinities and nans at either end of a row, wherever it begins in a line."""
+    sizes = dict(a=16, k=272) if text[0] == "a" else dict(a=272, k=16)
+    for shift in range(16):
+        whole = np.full(272 * 16 + shift, np.nan, np.float32)
+        matrix = whole[shift:].reshape(sizes[text[0]], sizes[text[1]])
+        matrix[...] = 1
+        matrix[3, 0], matrix[5, -1], matrix[7, 1] = np.inf, -np.inf, np.nan
+        vector = np.ones(sizes["k"], np.float32)
+        np.testing.assert_array_equal(tw.einsum(text, matrix, vector), np.einsum(text, matrix, vector))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are protected as on Linux")
 @pytest.mark.parametrize("at_end", [False, True])
 @pytest.mark.parametrize("shift", [0, 4, 13])
 @pytest.mark.parametrize("text", ["ak,k->a", "ka,k->a"])
 def test_nothing_outside_the_arrays_is_touched(text: str, shift: int, at_end: bool) -> None:
+    """The matrix begins or ends `shift` elements from the page, so that only its first and last lines are near one."""
     sizes = {"a": 19, "k": 19} | {text[1]: 320}
     shape = tuple(sizes[letter] for letter in text[:2])
     values = np.random.default_rng(3).standard_normal(19 * 320 + shift).astype(np.float32)

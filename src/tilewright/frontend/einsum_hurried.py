@@ -30,11 +30,11 @@ they lose 3 to 15 picoseconds each in f32 and f64, fewer in complex numbers; com
 """
 WORTH = 100_000_000
 """Nanoseconds of calls, for each contraction of an einsum, after which it gets its own, whatever they compute: of
-batches of small matrices, kernels of any shape can take ten times as long.
+batches of small matrices, kernels of any shape can take twenty times as long.
 """
 LEAST_CALLS = 32
 TIMED = 4
-"""Calls after the first of a process whose shortest time counts."""
+"""Calls whose shortest time counts, after the one that compiled."""
 TABLES = 1 << 16
 """Multiply-adds that lose as much as what a kernel of any shape does beside them: half a microsecond."""
 
@@ -121,7 +121,7 @@ class HurriedEinsum:
             if not self._is_first:
                 self._took(perf_counter_ns() - began)
             elif not self._is_of_any_shape(arrays, result):
-                self._compiled, self.calls = None, 0  # kernels of its own are what it has
+                self._is_its_own()
             self._is_first = False
             return result
         self._compiled = None  # other threads go on with what there is meanwhile
@@ -135,6 +135,12 @@ class HurriedEinsum:
         if self._record is not None:
             store_einsum(self._record, bound, arrays, result)
         return result
+
+    def _is_its_own(self) -> None:
+        """Kernels of its own are what it has: calls are counted no more."""
+        self._compiled, self.calls = None, 0
+        if self.quick is not None:
+            self.quick.counted = None
 
     def _is_of_any_shape(self, arrays: Sequence[Array], result: Any) -> bool:
         """Whether some kernel of a call is one of any shape, as far as that can be seen."""
@@ -168,5 +174,5 @@ class HurriedEinsum:
             return
         self._timed += 1
         self._shortest = min(self._shortest, max(1, nanoseconds))
-        if self._timed == TIMED:
-            self._left = min(self._left, max(LEAST_CALLS, self._worth // self._shortest))
+        if self._timed >= TIMED:
+            self._left = min(self._left, self._worth // self._shortest)

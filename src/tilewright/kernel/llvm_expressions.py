@@ -156,21 +156,26 @@ def element_spelling(emitter: Emitter, buffer: Buffer) -> str:
     return memory_spelling(buffer.element, emitter.target.has_half_conversion)
 
 
-def element_address(emitter: Emitter, buffer: Buffer, index: Expression) -> str:
-    """Print where an element of a buffer lies; gives the register of the address."""
+def element_address(emitter: Emitter, buffer: Buffer, index: Expression, inside: bool = True) -> str:
+    """Print where an element of a buffer lies; gives the register of the address. Where it need not lie `inside` the
+    buffer, LLVM is not told so.
+    """
     if not isinstance(index.type, ScalarType) or not index.type.is_integer:
         raise TypeError(f"the index into buffer {buffer.name} has type {index.type}, not an integer type")
     position = convert(emitter, emit_expression(emitter, index), index.type, I64)
     element = element_spelling(emitter, buffer)
-    return emitter.emit(f"getelementptr inbounds {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
+    kind = "getelementptr inbounds" if inside else "getelementptr"
+    return emitter.emit(f"{kind} {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
 
 
-def _access(emitter: Emitter, buffer: Buffer, index: Expression, value: ValueType, aligned: bool) -> tuple[str, str]:
+def _access(
+    emitter: Emitter, buffer: Buffer, index: Expression, value: ValueType, aligned: bool, inside: bool
+) -> tuple[str, str]:
     """The address and the trailing attributes of an access; the address is emitted."""
     lanes = lanes_of(value)
     if element_of(value) != compute_type(buffer.element):
         raise TypeError(f"buffer {buffer.name} of {buffer.element} cannot be accessed as {value}")
-    address = element_address(emitter, buffer, index)
+    address = element_address(emitter, buffer, index, inside)
     whole = max(lanes, 1) * buffer.element.bytes
     is_whole = aligned and whole.bit_count() == 1
     attributes = f", align {whole if is_whole else buffer.element.bytes}"
@@ -186,7 +191,7 @@ def _load(emitter: Emitter, node: Load) -> str:
     memory = memory_spelling(buffer.element, emitter.target.has_half_conversion)
     if isinstance(node.index.type, VectorType):
         return _read(emitter, node, _gather(emitter, node, memory), memory)
-    address, attributes = _access(emitter, buffer, node.index, node.type, node.aligned)
+    address, attributes = _access(emitter, buffer, node.index, node.type, node.aligned, node.mask is None)
     if node.mask is None:
         raw = emitter.emit(f"load {vector_of(memory, lanes)}, ptr {address}{attributes}", buffer.name)
     else:
@@ -217,7 +222,8 @@ def _gather(emitter: Emitter, node: Load, memory: str) -> str:
     text, bools = vector_of(memory, lanes), vector_of("i1", lanes)
     mask = splat("true", "i1", lanes) if node.mask is None else _mask(emitter, node.mask, node.type, buffer)
     index = emit_expression(emitter, node.index)
-    place = f"getelementptr inbounds {memory}, ptr {buffer_register(buffer)}, {spelling(places)} {index}"
+    kind = "getelementptr inbounds" if node.mask is None else "getelementptr"
+    place = f"{kind} {memory}, ptr {buffer_register(buffer)}, {spelling(places)} {index}"
     pointers = vector_of("ptr", lanes)
     return emitter.call(
         f"llvm.masked.gather.{suffix(text)}.v{lanes}p0",
@@ -251,10 +257,7 @@ def _masked_load(emitter: Emitter, node: Load, text: str, address: str) -> str:
 
 def emit_prefetch(emitter: Emitter, buffer: Buffer, index: Expression, level: int) -> None:
     """Print a prefetch for reading, into the cache of a level and those beyond it."""
-    position = convert(emitter, emit_expression(emitter, index), index.type, I64)
-    element = element_spelling(emitter, buffer)
-    # Without inbounds: the address may be past the array.
-    address = emitter.emit(f"getelementptr {element}, ptr {buffer_register(buffer)}, {INDEX} {position}", "p")
+    address = element_address(emitter, buffer, index, inside=False)
     emitter.declarations.setdefault(
         "llvm.prefetch.p0", "declare void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)"
     )
@@ -275,7 +278,7 @@ def emit_store(emitter: Emitter, node: Store) -> None:
         raise TypeError(f"buffer {buffer.name} is read-only and is stored to")
     lanes = lanes_of(type_)
     value = emit_expression(emitter, node.value)
-    address, attributes = _access(emitter, buffer, node.index, type_, node.aligned)
+    address, attributes = _access(emitter, buffer, node.index, type_, node.aligned, node.mask is None)
     memory = memory_spelling(buffer.element, emitter.target.has_half_conversion)
     if buffer.element == BOOL:
         value = emitter.emit(f"zext {vector_of('i1', lanes)} {value} to {vector_of('i8', lanes)}")

@@ -36,7 +36,7 @@ from tilewright.passes.packed.operands import with_conversions_in_packing
 ROWS = 8  # that are read together, of both operands: more streams than that are followed by no prefetcher
 MASKED_BYTES = 64  # of the vectors of processors that mask bytes
 SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
-LEAST_TURNED = 8  # vectors of a row: turning the lanes of its sums takes some of their time
+LEAST_TURNED = 4  # vectors of a row: turning the lanes of its sums takes some of their time
 LEAST_SUM = 4  # terms: shorter sums wait in registers
 SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
 
@@ -125,7 +125,9 @@ class MatrixVectorForm:
 
     @property
     def rows_begin_alike(self) -> bool:
-        """Whether vectors are cache lines and all rows begin at the same place in one."""
+        """Whether vectors are cache lines, and all rows at a point of the outer dimensions begin at the same place in
+        one.
+        """
         width = self.matrix.element.bytes
         others = (one for one in (self.side_by_side, *self.contracted) if one is not None)
         return (
@@ -136,9 +138,12 @@ class MatrixVectorForm:
 
     @property
     def turns_lanes(self) -> bool:
-        """Whether DOTS read the matrix from the beginning of a line on, wherever rows begin."""
-        is_plain = self.vectors == 1 and self.columns is None and self.dots is None
-        return self.rows_begin_alike and is_plain and self.along_size >= LEAST_TURNED * self.lanes
+        """Whether DOTS read the matrix from the beginning of a line on, wherever rows begin: of rows that have one
+        vector of sums each, which is no tree.
+        """
+        is_plain = self.columns is None and self.dots is None and not self.has_complex
+        one_vector = self.vectors == 1 and self.along_size >= LEAST_TURNED * self.lanes
+        return self.rows_begin_alike and is_plain and one_vector
 
     @property
     def along_size(self) -> int:

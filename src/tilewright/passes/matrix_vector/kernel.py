@@ -12,9 +12,10 @@ SUMS, for each piece of the output:
     out[piece] = neutral;  for each few contracted rows j, for each vector of the piece:
     out[...] = combine(out[...], combine over j of map(matrix[row j, ...], vector[row j]))
 
-If all rows begin at the same place in a cache line, the matrix is read from the beginning of one on: a vector that
-lies across lines takes two accesses to the first cache. So lanes of DOTS sum what others do where rows begin with
-lines; they are turned before they are folded, and results have the same bits wherever the matrix lies.
+If all rows begin at the same place in a cache line, the matrix is read from the beginning of one on (by DOTS: unless
+rows are short, few, or so long that their sums are trees), since a vector that lies across lines takes two accesses to
+the first cache. So lanes of DOTS sum what others do where rows begin with lines; they are turned before they are
+folded, and results have the same bits wherever the matrix lies.
 
 The end of a row that is no whole vector is masked. Either way a result is the fold of several partial results; an
 epilogue follows on vectors of results before they are stored, or on the piece when all of it is added up.
@@ -27,18 +28,7 @@ from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import (
-    Buffer,
-    Expression,
-    Name,
-    VectorType,
-    add,
-    element_of,
-    integer,
-    load,
-    multiply,
-    operation,
-)
+from tilewright.kernel.ir import Buffer, Expression, Name, VectorType, add, element_of, integer, multiply, operation
 from tilewright.kernel.launch import Launch
 from tilewright.machine.model import power_of_two_at_least
 from tilewright.passes.items.scalar_values import Value
@@ -163,22 +153,14 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
 
     w.over_tree(loops, bases, w.parameter("steps", steps), over_row, fold)
     if line is not ZERO:
-        emit.when(operation("lt", ZERO, line), lambda: _turn_lanes(w, [parts[place][0] for place in tile], line))
+        first = emit.let(operation("sub", integer(form.lanes), line), "first")
+        for place in tile:
+            (part,) = parts[place][0]
+            assert isinstance(part.type, VectorType)
+            emit.assign(part, emit.let(kernel.Window(part, part, first, part.type), "turned"))
     totals = levels[-1] if levels else parts
     for c in range(form.column_tile):
         _store_dots(w, _column(w, bases, c), [_one(w, totals[c, j]) for j in range(form.rows)])
-
-
-def _turn_lanes(w: RowWriter, parts: Sequence[tuple[Name, ...]], by: Expression) -> None:
-    """Turn the lanes of sums: lane i becomes lane i + by, as far as there are lanes, and the last ones the first."""
-    lanes, emit = w.form.lanes, w.emit
-    twice = w.workspace("turned", w.form.accumulator, 2 * lanes * len(parts))
-    for number, (part,) in enumerate(parts):
-        for copy in (0, 1):
-            emit.emit(kernel.Store(twice, integer((2 * number + copy) * lanes), part))
-    first = emit.let(operation("sub", integer(lanes), by), "first")
-    for number, (part,) in enumerate(parts):
-        emit.assign(part, emit.let(load(twice, add(first, integer(2 * number * lanes)), lanes), "turned"))
 
 
 def _column(w: RowWriter, bases: dict[str, Expression], c: int) -> dict[str, Expression]:

@@ -326,7 +326,8 @@ class RowWriter(LaunchWriter):
         return Mask(elements, self.emit.let(pairs, "pairs"))
 
     def head_mask(self, count: Expression) -> Mask:
-        """True for the last `count` lanes."""
+        """True for the last `count` lanes, in forms without complex elements."""
+        assert not self.form.has_complex
         numbers = kernel.VectorType(I64, self.form.lanes)
         first = operation("sub", integer(self.form.lanes), count)
         there = operation("ge", kernel.LaneNumbers(numbers), kernel.Broadcast(first, numbers))

@@ -68,7 +68,7 @@ class PackedForm(TwoSidedForm):
     `panel_bytes`: memory for the panels of the vector side and of the scalar side.
     `far`: the vector side's operand lies beyond the second cache; packing asks for it ahead, and reads longer pieces.
     `scalar_far`: so does the scalar side's.
-    `asks_ahead`: so far that what is packed next is asked for meanwhile.
+    `asks_ahead`: what is packed next is asked for meanwhile, of an operand that is far.
     `boxes`: results are assembled in these pieces of the output's memory, which go past the caches.
     `levels`: of partial sums that wait in scratch memory: none if they are added up in the output; one if that cannot
     hold them; more for sums of many pieces, which are trees: `fan` values of a level are one of the next.

@@ -104,6 +104,7 @@ def store_parts(
     """Write `lanes` consecutive elements, of real numbers those that a mask picks; `past` the cache, which promises
     that they are aligned.
     """
+    assert mask is None or not scalar.is_complex
     if lanes == 1:
         store_element(buffer, scalar, at, value, emit)
     elif not scalar.is_complex:

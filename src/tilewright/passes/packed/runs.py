@@ -29,7 +29,7 @@ class Runs:
     turn out higher than any of these, never lower.
     `ends`: panels of a block may be filled up with elements that are none.
     `source_masked`, `out_masked`: vectors are whole but for such elements, of which nothing is read or written; where
-    one kernel serves all shapes, those are that have this mark.
+    one kernel serves all shapes, the vectors that are marked as whole.
     `neighbours`: whether elements of a panel that are copied together are neighbours in the operand: always (as far as
     they are no such elements), never, or None if that differs.
     """

@@ -61,11 +61,11 @@ def offset_of(indices: Sequence[Expression], strides: Sequence[Expression]) -> E
 
 def fill_tables(w: PackedWriter, side: Side, start: Expression, count: Expression, base: Expression) -> Expression:
     """Offsets of the block's elements; the last panel (of each box) is filled up with copies of its last quarter of a
-    vector, or with elements behind the last one where masks keep them from being read. Returns how many elements that
-    gives.
+    vector. Returns how many elements that gives.
 
-    So a block that ends with a whole quarter is still copied in quarters, and a vector of consecutive elements is whole
-    however many there are.
+    So a block that ends with a whole quarter is still copied in quarters. Where one kernel serves all shapes and masks
+    keep what is no element from being read and written, it is filled up with places behind the last element: so the
+    last vector is whole if its elements are consecutive, however many there are.
     """
     boxes = w.form.boxes
     if boxes is None or side.name != "v":
