@@ -71,6 +71,22 @@ def test_tiles_fit_the_registers(machine, dtype):
             assert covered - form.lanes < form.vector.size <= covered
 
 
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "tile", "of_few_loads"),
+    [
+        ((32, 32, 256), "f32", (2, 6), (2, 11)),  # 154 GFLOP/s on a server, then 161
+        ((16, 64, 128), "f64", (2, 6), (2, 13)),  # 82, then 87
+        ((64, 64, 64), "f32", (4, 6), (4, 6)),  # two by thirteen would be 0.96 times as fast
+    ],
+)
+def test_tiles_of_few_loads_where_these_take_time(sizes, dtype, tile, of_few_loads):
+    m, n, k = sizes
+    operation = gemm(m, n, k, (1, m), (k, 1), (1, m), dtype)
+    server = dataclasses.replace(WIDE, pace=dataclasses.replace(WIDE.pace, hidden_load=0.02))
+    for machine, wanted in ((WIDE, tile), (server, of_few_loads)):
+        assert gemm_form(operation, machine, int(dtype[1:]) // 8).largest_tile == wanted
+
+
 def test_chunks_of_overlapping_vectors_hold_two():
     """A vector is only overlapped by one of its own tile, which is read before it is written."""
     for m in range(1, 200):

@@ -25,7 +25,8 @@ class Pace:
         far_load: of a vector that is read in place and comes from the second cache.
         stray: of a step whose vectors are read in place in the second cache, each on another page than the last.
         element_load: of an element that is broadcast.
-        hidden_load: of any load of a direct form's step that multiply-adds hide, as `beside` is of panels.
+        hidden_load: of any load of a direct form's step, or a tensor operation's, that multiply-adds hide, as `beside`
+            is of panels.
         panel_load: of a vector of a panel of the packed form, which comes from the second cache.
         beside: of any load that multiply-adds hide: what a core's other thread has to wait for, and this one for that.
         tile: of the products of two tiles.

@@ -101,7 +101,7 @@ def gemm_form(operation: TensorOperation, machine: Machine, accumulator_bytes: i
     overlaps = vector.size % lanes != 0
     depth = contracted.size * math.prod(one.size for one in batch)
     registers = max(8, machine.vector_registers)
-    vectors, rows = _tile(pieces, scalar.size, overlaps, registers, width, depth)
+    vectors, rows = _tile(pieces, scalar.size, overlaps, registers, width, depth, machine.pace.hidden_load)
     why = _why_panel((vector, array, scalar.size), contracted, (lanes * vectors, rows), machine, operation.dtype.bytes)
     return GemmForm(
         vector=vector,
@@ -201,7 +201,9 @@ def chunks(count: int, limit: int, overlaps: bool = False) -> tuple[Chunk, ...]:
     return tuple(found)
 
 
-def _tile(pieces: int, rows: int, overlaps: bool, registers: int, width: int, depth: int) -> tuple[int, int]:
+def _tile(
+    pieces: int, rows: int, overlaps: bool, registers: int, width: int, depth: int, hidden_load: float
+) -> tuple[int, int]:
     """Vectors and rows of the register tile that need the fewest cycles on a core with two multiply-adds and loads.
 
     Registers: `width` accumulators per vector and row, the vectors, and the broadcast elements.
@@ -215,7 +217,7 @@ def _tile(pieces: int, rows: int, overlaps: bool, registers: int, width: int, de
             if any(one.overlaps and one.size == 1 and pieces > 1 for one in parts):
                 continue
             cycles = sum(
-                v.repeat * r.repeat * _cycles(v.size, r.size, width, depth)
+                v.repeat * r.repeat * _cycles(v.size, r.size, width, depth, hidden_load)
                 for v in parts
                 for r in chunks(rows, tile_rows)
             )
@@ -225,10 +227,14 @@ def _tile(pieces: int, rows: int, overlaps: bool, registers: int, width: int, de
     return best[1], best[2]
 
 
-def _cycles(vectors: int, rows: int, width: int, depth: int) -> float:
-    latency = 4.0
-    each = max(width * vectors * rows / 2, latency, (vectors + width * rows) / 2)
-    each += _ADDRESS * max(0, rows - 6)
+def _cycles(vectors: int, rows: int, width: int, depth: int, hidden_load: float) -> float:
+    """Of a register tile. Where loads that multiply-adds hide take time all the same, tiles of few loads are better
+    than those of few rows: products of 32 x 32 x 256 in f32 with 11 rows are 1.05 times as fast as with 6 on a Granite
+    Rapids, of 16 x 64 x 128 in f64 with 13 rows 1.07 times.
+    """
+    latency, loads = 4.0, vectors + width * rows
+    each = max(width * vectors * rows / 2, latency, loads / 2)
+    each += hidden_load * loads if hidden_load else _ADDRESS * max(0, rows - 6)
     return each * depth + _TILE_START + vectors * rows
 
 
