@@ -65,15 +65,27 @@ def test_random_matrices_were_read_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "scalar", "apart"),
-    [((300, 300), F32, 40), ((260, 260), F64, 34), ((500, 500), F64, 64), ((301, 300), F32, 38), ((300, 304), F32, 38)],
+    ("text", "shape", "scalar", "apart", "alike"),
+    [
+        ("ak,k->a", (300, 300), F32, 40, True),
+        ("ak,k->a", (260, 260), F64, 34, True),
+        ("ak,k->a", (500, 500), F64, 64, True),
+        ("ak,k->a", (301, 300), F32, 38, False),  # the last ones would not be computed so
+        ("ak,k->a", (300, 304), F32, 38, True),
+        ("ka,k->a", (300, 300), F32, 36, True),
+        ("ka,k->a", (300, 300), F64, 36, True),
+        ("ka,k->a", (130, 300), F32, 16, True),
+        ("ka,k->a", (126, 300), F32, 15, False),  # too many would be left
+    ],
 )
-def test_rows_that_begin_alike_are_read_together(shape: tuple[int, int], scalar: ScalarType, apart: int) -> None:
-    """Every fourth of 300 f32, every second of 500 f64; not where the last ones would not be computed so."""
-    sizes = {"a": shape[0], "k": shape[1]}
-    contraction = einsum_contraction("ak,k->a", sizes, scalar)
-    form = form_of("ak,k->a", sizes, scalar)
-    assert form.apart == apart and form.rows_begin_alike == (shape[0] != 301)
+def test_rows_that_begin_alike_are_read_together(
+    text: str, shape: tuple[int, int], scalar: ScalarType, apart: int, alike: bool
+) -> None:
+    """Every fourth of 300 f32, every second of 500 f64."""
+    sizes = dict(zip(text, shape, strict=False))
+    contraction = einsum_contraction(text, sizes, scalar)
+    form = form_of(text, sizes, scalar)
+    assert (form.apart, form.rows_begin_alike) == (apart, alike)
     launch, buffers = write_matrix_vector_kernel(form), random_buffers(contraction, 1)
     wanted = run_cpu(launch, buffers, {}, aligned=True)
     assert_close(contraction, wanted, buffers, {})

@@ -36,6 +36,7 @@ from tilewright.passes.packed.operands import with_conversions_in_packing
 ROWS = 8  # that are read together, of both operands: more streams than that are followed by no prefetcher
 MASKED_BYTES = 64  # of the vectors of processors that mask bytes
 SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
+MOST_LEFT = 16  # one row of so many, at the most, is read by itself so that the others can be read in lines
 LEAST_TURNED = 4  # vectors of a row: turning the lanes of its sums takes some of their time
 LEAST_SUM = 4  # terms: shorter sums wait in registers
 SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
@@ -125,16 +126,19 @@ class MatrixVectorForm:
 
     @property
     def rows_begin_alike(self) -> bool:
-        """Whether vectors are cache lines, and all rows that are read together (by SUMS: all rows at a point of the
-        outer dimensions) begin at the same place in one.
-        """
+        """Whether vectors are cache lines, and all rows that are read together begin at the same place in one."""
         if not self._takes_lines:
             return False
-        starts = [self.stride(one, "matrix") for one in self.contracted]
+        starts = [self.stride(one, "matrix") for one in self.contracted if self.way is Way.DOTS]
         if self.side_by_side is not None:
-            rows = range(1, self.rows) if self.way is Way.DOTS else (1,)
-            starts += [self.row_start(number) * self.stride(self.side_by_side, "matrix") for number in rows]
+            stride = self.stride(self.side_by_side, "matrix")
+            starts += [self.row_start(number) * stride for number in range(1, self.rows)]
         return all(one * self.matrix.element.bytes % LINE == 0 for one in starts)
+
+    @property
+    def groups(self) -> int:
+        """Of SUMS: how many times so many rows are read together; the other rows follow one by one."""
+        return self.row_count // self.rows if self.apart == 1 else self.apart
 
     @property
     def _takes_lines(self) -> bool:
@@ -142,15 +146,18 @@ class MatrixVectorForm:
         return self.lanes * self.matrix.element.bytes == LINE and not self.matrix.element.is_complex
 
     def with_rows_alike(self) -> MatrixVectorForm:
-        """The same with DOTS of rows so far apart that they begin at the same place in a cache line, if that can be: of
-        300 f32 in a row it is every fourth row that does.
+        """The same with rows so far apart that they begin at the same place in a cache line, if that can be: of 300 f32
+        in a row it is every fourth row that does. DOTS compute a few more rows twice then; SUMS read more one by one.
         """
-        if self.apart == 1 or self.way is not Way.DOTS or not self._takes_lines or self.side_by_side is None:
+        if self.apart == 1 or not self._takes_lines or self.side_by_side is None:
             return self
         distance = self.stride(self.side_by_side, "matrix") * self.matrix.element.bytes
         period = LINE // math.gcd(distance, LINE)
-        further = replace(self, apart=-(-self.apart // period) * period)
-        return further if further.apart <= self.row_count and further.rows_begin_alike else self
+        up, down = -(-self.apart // period) * period, self.apart // period * period
+        further = replace(self, apart=up if self.way is Way.DOTS else down)
+        left = 0 if self.way is Way.DOTS else self.row_count - further.groups * self.rows
+        is_worth_it = 1 < further.apart <= self.row_count and MOST_LEFT * left <= self.row_count
+        return further if is_worth_it and further.rows_begin_alike else self
 
     @property
     def turns_lanes(self) -> bool:

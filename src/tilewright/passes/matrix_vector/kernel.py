@@ -12,10 +12,10 @@ SUMS, for each piece of the output:
     out[piece] = neutral;  for each few contracted rows j, for each vector of the piece:
     out[...] = combine(out[...], combine over j of map(matrix[row j, ...], vector[row j]))
 
-If all rows begin at the same place in a cache line, the matrix is read from the beginning of one on (by DOTS: unless
-rows are short, few, or so long that their sums are trees), since a vector that lies across lines takes two accesses to
-the first cache. So lanes of DOTS sum what others do where rows begin with lines; they are turned before they are
-folded, and results have the same bits wherever the matrix lies.
+If the rows that are read together begin at the same place in a cache line, the matrix is read from the beginning of one
+on (by DOTS: unless rows are short, few, or so long that their sums are trees), since a vector that lies across lines
+takes two accesses to the first cache. So lanes of DOTS sum what others do where rows begin with lines; they are turned
+before they are folded, and results have the same bits wherever the matrix lies.
 
 The end of a row that is no whole vector is masked. Either way a result is the fold of several partial results; an
 epilogue follows on vectors of results before they are stored, or on the piece when all of it is added up.
@@ -24,7 +24,6 @@ epilogue follows on vectors of results before they are stored, or on the piece w
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
 
 from tilewright.ir.dataclass import dataclass
 from tilewright.kernel import ir as kernel
@@ -40,10 +39,6 @@ from tilewright.passes.packed.blocks import LINE
 ZERO = integer(0)
 STEPS, GROUPS = 128, 64
 """Of a node on the lowest level of the tree of a long sum: steps along rows, and groups of rows that are added up."""
-
-
-_Piece: TypeAlias = tuple[Expression, Expression, Expression]
-"""Of rows: where it begins, where its first cache line does, and where it ends."""
 
 
 def write_matrix_vector_kernel(form: MatrixVectorForm, name: str = "contraction") -> Launch:
@@ -258,24 +253,23 @@ def _sums(w: RowWriter, block: Expression) -> None:
         step = w.parameter("chunk", form.chunk)
         start = emit.let(multiply(piece, step), "start")
         stop = emit.let(operation("min", add(start, step), w.length), "stop")
-    groups = max(1, form.row_count // form.rows)
+    groups = max(1, form.groups)
     loops = w.tree_of(groups, GROUPS)
     room = power_of_two_at_least(min(form.chunk, form.along_size))
     levels = [(w.level(room), operation("sub", ZERO, start)) for _ in range(levels_of(loops))]
     sums = _Sums(w, bases, start, stop, ((w.out, bases["out"]), *levels))
     sums.begin()
-    line = _first_line(w, bases, start, stop)
     count = w.parameter("groups", groups)
 
     def add_groups(bases: dict[str, Expression], first: Expression, end: Expression) -> None:
         def group(number: Expression) -> None:
             row = number if form.apart > 1 else multiply(number, integer(form.rows))
-            _add_few(w, w.moved(bases, form.side_by_side, row), form.rows, (start, line, stop))
+            _add_few(w, w.moved(bases, form.side_by_side, row), form.rows, start, stop)
 
         w.loop("group", first, end, group)
-        if form.row_count % form.rows:
+        if form.groups * form.rows < form.row_count:
             last = operation("eq", end, count)
-            emit.when(emit.let(last, "last"), lambda: _add_rest(w, bases, (start, line, stop)))
+            emit.when(emit.let(last, "last"), lambda: _add_rest(w, bases, start, stop))
 
     w.over_tree(loops, bases, count, add_groups, sums.fold)
     if levels or form.contraction.epilogue is not None:
@@ -351,21 +345,21 @@ def _first_line(w: RowWriter, bases: dict[str, Expression], start: Expression, s
     return emit.let(operation("min", line, stop), "line")
 
 
-def _add_rest(w: RowWriter, bases: dict[str, Expression], piece: _Piece) -> None:
+def _add_rest(w: RowWriter, bases: dict[str, Expression], start: Expression, stop: Expression) -> None:
     """The rows that are no whole group."""
     form = w.form
-    first = w.parameter("whole_rows", form.row_count // form.rows * form.rows)
+    first = w.parameter("whole_rows", form.groups * form.rows)
     end = w.parameter("row_count", form.row_count)
 
     def one(row: Expression) -> None:
-        _add_few(w, w.moved(bases, form.side_by_side, row), 1, piece)
+        _add_few(w, w.moved(bases, form.side_by_side, row), 1, start, stop)
 
     w.loop("row", first, end, one)
 
 
-def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, piece: _Piece) -> None:
+def _add_few(w: RowWriter, bases: dict[str, Expression], count: int, start: Expression, stop: Expression) -> None:
     form, emit = w.form, w.emit
-    start, line, stop = piece
+    line = _first_line(w, bases, start, stop)
     places = [_row(w, bases, j) for j in range(count)]
     scalars = w.vector is not None and form.stride(form.along, "vector") == 0
     fixed: list[Value | None] = [None] * count
