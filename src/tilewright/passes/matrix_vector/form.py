@@ -36,8 +36,9 @@ from tilewright.passes.packed.operands import with_conversions_in_packing
 ROWS = 8  # that are read together, of both operands: more streams than that are followed by no prefetcher
 MASKED_BYTES = 64  # of the vectors of processors that mask bytes
 SHORT_ROW = 4096  # bytes: prefetchers look ahead in one page
-MOST_LEFT = 16  # one row of so many, at the most, is read by itself so that the others can be read in lines
-LEAST_TURNED = 4  # vectors of a row: turning the lanes of its sums takes some of their time
+MOST_LEFT = 16  # one row of so many, at the most, is read by itself so that the others can be read in lines,
+MOST_TWICE = 8  # or one of so many computed twice
+LEAST_TURNED = 4  # vectors of a row that is read from a line on: a masked one more takes some of their time
 LEAST_SUM = 4  # terms: shorter sums wait in registers
 SERIAL_BYTES = 1 << 18  # reading so much takes some 10 microseconds: less is not worth waking other threads
 
@@ -141,6 +142,11 @@ class MatrixVectorForm:
         return self.row_count // self.rows if self.apart == 1 else self.apart
 
     @property
+    def begins_with_lines(self) -> bool:
+        """Whether SUMS read pieces of rows from the beginning of a line on: of pieces that have some vectors."""
+        return self.rows_begin_alike and min(self.chunk, self.along_size) >= LEAST_TURNED * self.lanes
+
+    @property
     def _takes_lines(self) -> bool:
         """Whether vectors are cache lines."""
         return self.lanes * self.matrix.element.bytes == LINE and not self.matrix.element.is_complex
@@ -149,15 +155,18 @@ class MatrixVectorForm:
         """The same with rows so far apart that they begin at the same place in a cache line, if that can be: of 300 f32
         in a row it is every fourth row that does. DOTS compute a few more rows twice then; SUMS read more one by one.
         """
-        if self.apart == 1 or not self._takes_lines or self.side_by_side is None:
+        short = self.along_size < LEAST_TURNED * self.lanes
+        if self.apart == 1 or short or not self._takes_lines or self.side_by_side is None:
             return self
         distance = self.stride(self.side_by_side, "matrix") * self.matrix.element.bytes
         period = LINE // math.gcd(distance, LINE)
         up, down = -(-self.apart // period) * period, self.apart // period * period
-        further = replace(self, apart=up if self.way is Way.DOTS else down)
-        left = 0 if self.way is Way.DOTS else self.row_count - further.groups * self.rows
-        is_worth_it = 1 < further.apart <= self.row_count and MOST_LEFT * left <= self.row_count
-        return further if is_worth_it and further.rows_begin_alike else self
+        if self.way is Way.DOTS:
+            further, more = replace(self, apart=up), self.rows * (up - self.apart)
+            return further if MOST_TWICE * more <= self.row_count and further.turns_lanes else self
+        further = replace(self, apart=down)
+        left = self.row_count - further.groups * self.rows
+        return further if down > 1 and MOST_LEFT * left <= self.row_count and further.rows_begin_alike else self
 
     @property
     def turns_lanes(self) -> bool:

@@ -38,7 +38,9 @@ from tilewright.passes.packed.blocks import LINE
 
 ZERO = integer(0)
 STEPS, GROUPS = 128, 64
-"""Of a node on the lowest level of the tree of a long sum: steps along rows, and groups of rows that are added up."""
+"""Of a node on the lowest level of the tree of a long sum: steps along rows, and groups of rows that are added up. Rows
+that are no whole group are added in the last node.
+"""
 
 
 def write_matrix_vector_kernel(form: MatrixVectorForm, name: str = "contraction") -> Launch:
@@ -334,9 +336,9 @@ class _Sums:
 
 
 def _first_line(w: RowWriter, bases: dict[str, Expression], start: Expression, stop: Expression) -> Expression:
-    """Where in a piece of the rows the first cache line of the matrix begins; `start` where vectors are no lines."""
+    """Where in a piece of the rows the first cache line of the matrix begins; `start` if it is not read from there."""
     form, emit = w.form, w.emit
-    if not form.rows_begin_alike:
+    if not (form.turns_lanes if form.way is Way.DOTS else form.begins_with_lines):
         return start
     width = form.matrix.element.bytes
     address = add(multiply(add(bases["matrix"], start), integer(width)), kernel.Address(w.matrix))
