@@ -139,7 +139,7 @@ def _dots_of(w: RowWriter, bases: dict[str, Expression]) -> None:
     loops = w.tree_of(steps, STEPS)
     depth = range(levels_of(loops))
     levels = [{place: [w.accumulator("level") for _ in row] for place, row in parts.items()} for _ in depth]
-    line = _first_line(w, bases, ZERO, w.length) if form.turns_lanes and not levels else ZERO
+    line = ZERO if levels else _first_line(w, bases, ZERO, w.length)
 
     def fold(level: int) -> None:
         below = levels[level - 1] if level else parts
