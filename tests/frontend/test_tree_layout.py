@@ -11,7 +11,7 @@ from tree_checks import CASES, NAMES, case_named, random_arrays
 
 import tilewright as tw
 from tilewright.frontend.einsum_parse import Labels
-from tilewright.frontend.tree_layout import TrafficModel, choose_orders, fused
+from tilewright.frontend.tree_layout import TrafficModel, choose_orders
 from tilewright.frontend.tree_parse import parse_tree, sizes_of
 from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree
 from tilewright.passes.compile import program_block
@@ -73,13 +73,6 @@ def test_sums_over_lone_indices_go_down_to_where_the_index_is() -> None:
     # But no sum crosses an activation.
     kept = resolved("[[0,1],[1,2]->[0,2]r]->[0]", [4, 5, 6])
     assert [(len(step.operands), step.activations) for step in kept.steps] == [(2, ("relu",)), (1, ())]
-
-
-def test_fused_dimensions() -> None:
-    groups = fused([(0, 1, 2, 3), (3, 2, 4), (0, 1, 4)])
-    assert groups[0] == groups[1] == (0, 1)
-    assert groups[2] == (2,) and groups[3] == (3,) and groups[4] == (4,)
-    assert fused([(0, 1), (1, 0)]) == {0: (0,), 1: (1,)}
 
 
 def best_cost(tree: ResolvedTree, model: TrafficModel) -> float:

@@ -17,18 +17,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, partial
-from operator import itemgetter
-from typing import Any
+from operator import itemgetter, mul
+from typing import TypeAlias
 
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_steps import Steps, TreeStep
 from tilewright.ir.dataclass import dataclass
 
+Choices: TypeAlias = dict[Labels, tuple[float, tuple[Labels, ...]]]
+"""Orders of a value, each with what it costs together with all steps before it, and the orders of its operands then."""
+
 _LINE_BYTES = 64
 _MOST_CANDIDATES = 24
-_MOST_COMBINATIONS = 4000
-"""Of the orders of a step's result with those of its operands; where there would be more, fewer orders are tried."""
 _ROUNDS = 2
 _PER_DIMENSION = 0.05
 """What another dimension that is not fused costs, as a share of the array's bytes: loops, and shorter copies."""
@@ -73,17 +73,11 @@ def choose_orders(
 
 def _by_dynamic_programming(tree: Steps, model: TrafficModel, current: Sequence[Labels]) -> list[Labels]:
     """The best combination of candidates; these are made of the orders that hold now."""
-    table: dict[int, dict[Labels, tuple[float, tuple[Labels, ...]]]] = {
-        number: {current[number]: (0.0, ())} for number in range(len(tree.inputs))
-    }
+    table: dict[int, Choices] = {number: {current[number]: (0.0, ())} for number in range(len(tree.inputs))}
     for value in range(len(tree.inputs), tree.root + 1):
         step = tree.step(value)
         options = [current[value]] if value == tree.root else candidates(tree, value, current)
-        combinations = math.prod(len(table[one]) for one in step.operands)
-        options = options[: max(4, _MOST_COMBINATIONS // combinations)]
-        table[value] = {}
-        for order in options:
-            table[value][order] = _best_operands(model, step, order, [table[one] for one in step.operands])
+        table[value] = best_operands(model, step, options, [table[one] for one in step.operands])
     chosen = list(current)
     for value in range(tree.root, len(tree.inputs) - 1, -1):
         operands = table[value][chosen[value]][1]
@@ -92,35 +86,41 @@ def _by_dynamic_programming(tree: Steps, model: TrafficModel, current: Sequence[
     return chosen
 
 
-def _best_operands(
-    model: TrafficModel, step: TreeStep, order: Labels, tables: Sequence[Mapping[Labels, tuple[float, Any]]]
-) -> tuple[float, tuple[Labels, ...]]:
-    """The least cost of a step with its result in an order, with that of all before it, and its operands' orders. Of
-    the combinations of these those are looked at whose bound is no more than the best.
+def best_operands(model: TrafficModel, step: TreeStep, orders: Iterable[Labels], tables: Sequence[Choices]) -> Choices:
+    """The least cost of a step with its result in each of some orders, with that of all before it, and its operands'
+    orders. Of the combinations of these those are looked at whose bound is no more than the best.
+
+    Args:
+        model: of the costs.
+        step: the step.
+        orders: of its result.
+        tables: for each operand the orders to choose from, and what they cost.
     """
-    written, read = model.least(step, [list(table) for table in tables], order)
+    kinds = model.kinds(step)
     choices = [
-        [(mine, cost, least[mine]) for mine, (cost, _) in table.items()]
-        for table, least in zip(tables, read, strict=True)
+        [(kinds.array(position, order), cost) for order, (cost, _) in table.items()]
+        for position, table in enumerate(tables)
     ]
-    bounds = []
+    combinations = []
     for number, chosen in enumerate(itertools.product(*choices)):
-        bound, before = written, 0.0
-        for _, cost, least in chosen:
-            bound += least
+        bound = before = 0.0
+        for array, cost in chosen:
+            bound += array.least
             before += cost
-        bounds.append((bound + before, number, before, chosen))
-    bounds.sort(key=itemgetter(0))
-    best: tuple[float, int, tuple[Labels, ...]] | None = None
-    for bound, number, before, chosen in bounds:
-        if best is not None and bound > best[0]:
-            break
-        operands = tuple(mine for mine, _, _ in chosen)
-        cost = model.step_cost(step, operands, order) + before
-        if best is None or (cost, number) < best[:2]:
-            best = (cost, number, operands)
-    assert best is not None
-    return best[0], best[2]
+        combinations.append((bound + before, number, before, tuple(array for array, _ in chosen)))
+    combinations.sort(key=itemgetter(0))
+    found: Choices = {}
+    for order in orders:
+        result = kinds.array(len(tables), order)
+        best, operands, best_number = math.inf, combinations[0][3], -1
+        for bound, number, before, arrays in combinations:
+            if bound + result.least > best:
+                break
+            cost = kinds.cost(arrays, result) + before
+            if cost < best or (cost == best and number < best_number):
+                best, operands, best_number = cost, arrays, number
+        found[order] = (best, tuple(array.order for array in operands))
+    return found
 
 
 def candidates(tree: Steps, value: int, current: Sequence[Labels]) -> list[Labels]:
@@ -135,26 +135,20 @@ def candidates(tree: Steps, value: int, current: Sequence[Labels]) -> list[Label
     references = [labels]
     references += [current[one] for one in (*parent.operands, *tree.step(value).operands) if one != value]
     references.append(current[tree.parents[value]])
+    groups: list[Mapping[int, int]] = []
+    for consumed, produced in itertools.product(("CFK", "CKF"), ("CMN", "CNM")):
+        by_consumer = {label: consumed.index(consumer[label]) for label in labels}
+        by_producer = {label: produced.index(producer[label]) for label in labels}
+        groups.append(by_consumer)
+        groups.append({label: 3 * by_consumer[label] + by_producer[label] for label in labels})
+        groups.append({label: 3 * by_producer[label] + by_consumer[label] for label in labels})
     found: dict[Labels, None] = {labels: None}
-    outer = (("C", "F", "K"), ("C", "K", "F"))
-    inner = (("C", "M", "N"), ("C", "N", "M"))
     for reference in references:
-        rank = partial(_place, {label: n for n, label in enumerate(reference)})
-        for consumed, produced in itertools.product(outer, inner):
-            by_consumer = sorted(
-                labels, key=lambda a: (consumed.index(consumer[a]), produced.index(producer[a]), rank(a))
-            )
-            by_producer = sorted(
-                labels, key=lambda a: (produced.index(producer[a]), consumed.index(consumer[a]), rank(a))
-            )
-            grouped = sorted(labels, key=lambda a: (consumed.index(consumer[a]), rank(a)))
-            for order in (grouped, by_consumer, by_producer):
-                found.setdefault(tuple(order))
+        places = {label: place for place, label in enumerate(reference)}
+        ordered = sorted(labels, key=lambda label, known=places: known.get(label, len(known)))  # type: ignore[misc]
+        for group in groups:
+            found.setdefault(tuple(sorted(ordered, key=group.__getitem__)))
     return list(found)[:_MOST_CANDIDATES]
-
-
-def _place(places: Mapping[int, int], label: int) -> int:
-    return places.get(label, len(places))
 
 
 def _kinds_of_result(step: TreeStep, current: Sequence[Labels]) -> Mapping[int, str]:
@@ -177,31 +171,39 @@ class _Array:
     """What an array of a step costs, as far as its own order says it.
 
     Attributes:
-        moved: its bytes.
-        long: its indices that have more than one value, in its order.
-        together: elements that its innermost indices of one kind have together, and those before them in short rows;
-            None where that kind is in all arrays.
-        least: what it costs at the least, in whatever order the others are.
+        order: of its indices.
+        moved: its bytes, each as often as it is read.
+        vectors: its innermost index that has more than one value, if any does.
+        fixed: bytes, whatever order the others have.
+        per_piece: bytes that are divided by the size of the innermost dimension.
+        pieces: bits of the pairs that join the innermost dimension, from the inside, and its size with each.
+        piece: its size without any.
+        dimensions: how many it has where no pair is joined.
+        joined: bits of the pairs of neighbours that may be joined as far as this array goes; all those that it does
+            not have are among them.
+        least: what it costs at the least, whatever order the others have.
     """
 
+    order: Labels
     moved: float
-    long: Labels
-    together: int | None
+    vectors: int | None
+    fixed: float
+    per_piece: float
+    pieces: tuple[tuple[int, int], ...]
+    piece: int
+    dimensions: int
+    joined: int
     least: float
 
 
 class TrafficModel:
-    """Costs of steps in bytes, remembered; so is what many combinations of orders have in common."""
+    """Costs of steps in bytes; what orders have in common is remembered for each step."""
 
     def __init__(self, tree: Steps, sizes: tuple[int, ...], width: int) -> None:
         self.tree = tree
         self.sizes = sizes
         self.width = width
-        self._known: dict[tuple[int, tuple[Labels, ...], Labels], float] = {}
-        self._masks: dict[int, Mapping[int, tuple[bool, ...]]] = {}
-        self._again: dict[int, tuple[float, ...]] = {}
-        self._arrays: dict[tuple[int, Labels], _Array] = {}
-        self._volumes: dict[Labels, int] = {}
+        self._steps: dict[int, StepKinds] = {}
 
     def cost(self, orders: Sequence[Labels]) -> float:
         """Of all steps."""
@@ -213,142 +215,120 @@ class TrafficModel:
 
     def step_cost(self, step: TreeStep, operands: tuple[Labels, ...], order: Labels) -> float:
         """Bytes that a step moves with its arrays in these orders."""
-        key = (id(step), operands, order)
-        found = self._known.get(key)
+        kinds = self.kinds(step)
+        return kinds.cost([kinds.array(n, one) for n, one in enumerate(operands)], kinds.array(len(operands), order))
+
+    def kinds(self, step: TreeStep) -> StepKinds:
+        """What a step's costs are computed from."""
+        found = self._steps.get(id(step))
         if found is None:
-            found = self._known[key] = self._sum_of_costs(step, operands, order)
+            arrays = (*(self.tree.labels(one) for one in step.operands), step.output)
+            found = self._steps[id(step)] = StepKinds(arrays, self.sizes, self.width)
         return found
 
-    def least(
-        self, step: TreeStep, operands: Sequence[Sequence[Labels]], order: Labels
-    ) -> tuple[float, list[dict[Labels, float]]]:
-        """What a step's result and each of its operands, by their orders, add to its cost at the least: as if the
-        innermost indices of one kind were one dimension.
-        """
-        masks, several = self._masks_of(step, (*(orders[0] for orders in operands), order)), len(operands) > 1
-        read = [
-            {one: again * self._array(step, one, masks, several).least for one in orders}
-            for orders, again in zip(operands, self._again[id(step)], strict=True)
-        ]
-        return self._array(step, order, masks, several).least, read
 
-    def _masks_of(self, step: TreeStep, arrays: Sequence[Labels]) -> Mapping[int, tuple[bool, ...]]:
-        """Which arrays of a step have an index: the same in whatever orders they are."""
-        masks = self._masks.get(id(step))
-        if masks is None:
-            operands = arrays[:-1]
-            masks = {label: tuple(label in one for one in arrays) for label in {a for one in arrays for a in one}}
-            self._masks[id(step)] = masks
-            self._again[id(step)] = tuple(
-                max(1.0, self._volume(tuple({a for other in operands for a in other if a not in one})) / _BLOCK)
-                for one in operands
-            )
-        return masks
+class StepKinds:
+    """The indices of a step by the arrays that have them, and its costs.
 
-    def _sum_of_costs(self, step: TreeStep, operands: tuple[Labels, ...], order: Labels) -> float:
-        arrays = (*operands, order)
-        masks = self._masks_of(step, arrays)
-        dimensions = _fused(arrays)
-        known = [self._array(step, one, masks, len(operands) > 1) for one in arrays]
-        cost = self._array_cost(known[-1], dimensions)
-        for position, again in enumerate(self._again[id(step)]):
-            cost += again * self._array_cost(known[position], dimensions)
-            if len(operands) > 1:
-                cost += self._across(position, known, dimensions, masks)
-        return cost
+    Two neighbours (a, b) are one dimension where every array that has one of them has b right behind a: each such pair
+    is a bit, so that what three orders have in common is one operation. Indices of one value do not count.
 
-    def _across(
-        self,
-        position: int,
-        arrays: Sequence[_Array],
-        dimensions: Mapping[int, Labels],
-        masks: Mapping[int, tuple[bool, ...]],
-    ) -> float:
-        """What it costs that vectors of the result lie across the runs of the operand that has their index."""
-        if not arrays[-1].long or not arrays[position].long:
-            return 0.0
-        vectors, run = arrays[-1].long[-1], arrays[position].long[-1]
-        if all(masks[vectors]):
-            return 0.0
-        if not masks[vectors][position]:  # its elements are broadcast, one after another along what is summed
-            return _SPREAD * masks[run][-1] * arrays[position].moved
-        if dimensions[run] == dimensions[vectors]:
-            return 0.0
-        return (_ACROSS if masks[run][-1] else _TURNED) * arrays[position].moved
-
-    def _volume(self, labels: Labels) -> int:
-        found = self._volumes.get(labels)
-        if found is None:
-            found = self._volumes[labels] = self.tree.volume(labels, self.sizes)
-        return found
-
-    def _array(self, step: TreeStep, order: Labels, masks: Mapping[int, tuple[bool, ...]], has_batch: bool) -> _Array:
-        key = (id(step), order)
-        found = self._arrays.get(key)
-        if found is None:
-            long = tuple(label for label in order if self.sizes[label] > 1)
-            moved = least = float(self._volume(order) * self.width)
-            together = None
-            if long:
-                together, piece = self._together(long, masks, has_batch)
-                least = self._cost(moved, together or 1, piece, 1)
-            found = self._arrays[key] = _Array(moved, long, together, least)
-        return found
-
-    def _together(self, long: Labels, masks: Mapping[int, tuple[bool, ...]], has_batch: bool) -> tuple[int | None, int]:
-        """See `_Array`; and the most elements that the innermost dimension can have."""
-        kind = masks[long[-1]]
-        inner = tuple(itertools.takewhile(lambda label: masks[label] == kind, reversed(long)))
-        in_all = has_batch and all(kind)
-        run = 1 if in_all else self._volume(inner)
-        outer = long[: -len(inner)]
-        if 1 < run <= _SHORT_ROW and outer and all(masks[label] != kind for label in outer):
-            following = itertools.takewhile(lambda label: masks[label] == masks[outer[-1]], reversed(outer))
-            run *= self._volume(tuple(following))
-        return (None, 1) if in_all else (run, self._volume(inner))
-
-    def _cost(self, moved: float, run: int, piece: int, dimensions: int) -> float:
-        waste = 1.0 + _LINE_BYTES / self.width * (1 / max(1, run) + _PER_PIECE / max(1, piece))
-        return moved * (waste + _PER_DIMENSION * dimensions)
-
-    def _array_cost(self, array: _Array, dimensions: Mapping[int, Labels]) -> float:
-        if not array.long:
-            return array.moved
-        run = piece = 1
-        if array.together is not None:
-            run, piece = array.together, self._volume(dimensions[array.long[-1]])
-        return self._cost(array.moved, run, piece, len({dimensions[label] for label in array.long}))
-
-
-def fused(arrays: Sequence[Labels]) -> Mapping[int, Labels]:
-    """The dimension that each index is part of: indices that stand together in the same order wherever they occur.
-
-    Example:
-        >>> fused([(0, 1, 2), (2, 3), (0, 1, 3)])[1]
-        (0, 1)
+    Args:
+        arrays: the indices of its operands and of its result, in any order.
+        sizes: of all indices.
+        width: bytes of an element.
     """
-    return _fused(tuple(arrays))
 
+    def __init__(self, arrays: Sequence[Labels], sizes: tuple[int, ...], width: int) -> None:
+        self._sizes = sizes
+        self._width = width
+        self._has_batch = len(arrays) > 2
+        distinct = dict.fromkeys(label for one in arrays for label in one)
+        self._masks = {label: tuple(label in one for one in arrays) for label in distinct}
+        self._again = [
+            max(1.0, math.prod(sizes[label] for label in distinct if label not in one) / _BLOCK) for one in arrays[:-1]
+        ] + [1.0]
+        numbers = {label: number for number, label in enumerate(distinct)}
+        self._bits = {
+            (a, b): 1 << (numbers[a] * len(distinct) + numbers[b])
+            for a, b in itertools.permutations(distinct, 2)
+            if self._masks[a] == self._masks[b]
+        }
+        self._held = [
+            sum(bit for (label, _), bit in self._bits.items() if self._masks[label][position])
+            for position in range(len(arrays))
+        ]
+        self._everything = sum(self._bits.values())
+        self._arrays: list[dict[Labels, _Array]] = [{} for _ in arrays]
 
-@lru_cache(maxsize=1 << 13)
-def _fused(arrays: tuple[Labels, ...]) -> Mapping[int, Labels]:
-    following: dict[int, int | None] = {}
-    held: dict[int, tuple[int, ...]] = {}
-    for number, order in enumerate(arrays):
-        after: int | None = None
-        for label in reversed(order):
-            following[label] = after if following.get(label, after) == after else None
-            held[label] = (*held.get(label, ()), number)
-            after = label
-    successor = {label: one for label, one in following.items() if one is not None and held[label] == held[one]}
-    return dict(_chains(held, successor))
+    def array(self, position: int, order: Labels) -> _Array:
+        """One of the arrays in an order of its indices; the result is the last one."""
+        found = self._arrays[position].get(order)
+        if found is None:
+            found = self._arrays[position][order] = self._described(position, order)
+        return found
 
+    def cost(self, operands: Sequence[_Array], result: _Array) -> float:
+        """Bytes that are moved."""
+        joined = result.joined
+        for one in operands:
+            joined &= one.joined
+        total = self._array_cost(result, joined & self._held[-1], joined)
+        for position, one in enumerate(operands):
+            total += self._array_cost(one, joined & self._held[position], joined)
+            if self._has_batch:
+                total += self._across(position, one, result)
+        return total
 
-def _chains(labels: Iterable[int], successor: Mapping[int, int]) -> Iterable[tuple[int, Labels]]:
-    starts = set(labels) - set(successor.values())
-    for label in starts:
-        chain = [label]
-        while chain[-1] in successor:
-            chain.append(successor[chain[-1]])
-        for one in chain:
-            yield one, tuple(chain)
+    def _array_cost(self, array: _Array, joined_here: int, joined: int) -> float:
+        piece = array.piece
+        for bit, size in array.pieces:
+            if not joined & bit:
+                break
+            piece = size
+        dimensions = array.dimensions - joined_here.bit_count()
+        return array.fixed + array.per_piece / piece + array.moved * _PER_DIMENSION * dimensions
+
+    def _across(self, position: int, array: _Array, result: _Array) -> float:
+        """What it costs that vectors of the result lie across the runs of the operand that has their index."""
+        vectors, run = result.vectors, array.vectors
+        if vectors is None or run is None or vectors == run:
+            return 0.0
+        kind = self._masks[vectors]
+        moved = array.moved / self._again[position]
+        if all(kind):
+            return 0.0
+        if not kind[position]:  # its elements are broadcast, one after another along what is summed
+            return _SPREAD * moved if self._masks[run][-1] else 0.0
+        return (_ACROSS if self._masks[run][-1] else _TURNED) * moved
+
+    def _described(self, position: int, order: Labels) -> _Array:
+        long = tuple(label for label in order if self._sizes[label] > 1)
+        moved = float(self._volume(order) * self._width) * self._again[position]
+        neighbours = [self._bits.get(pair) for pair in itertools.pairwise(long)]
+        joined = sum(bit for bit in neighbours if bit) | (self._everything & ~self._held[position])
+        if not long:
+            return _Array(order, moved, None, moved, 0.0, (), 1, 0, joined, moved)
+        kind, line = self._masks[long[-1]], _LINE_BYTES / self._width
+        inner = tuple(itertools.takewhile(lambda label: self._masks[label] == kind, reversed(long)))
+        run = piece = longest = 1
+        pieces: tuple[tuple[int, int], ...] = ()
+        if not (self._has_batch and all(kind)):  # a run of those serves no tile at all
+            run, longest, piece = self._together(long, inner), self._volume(inner), self._sizes[long[-1]]
+            grown = itertools.accumulate((self._sizes[label] for label in inner[1:]), initial=piece, func=mul)
+            pieces = tuple(zip((self._bits[b, a] for a, b in itertools.pairwise(inner)), list(grown)[1:], strict=True))
+        fixed, per_piece = moved * (1.0 + line / run), moved * line * _PER_PIECE
+        least = fixed + per_piece / longest + moved * _PER_DIMENSION
+        return _Array(order, moved, long[-1], fixed, per_piece, pieces, piece, len(long), joined, least)
+
+    def _together(self, long: Labels, inner: Labels) -> int:
+        """Elements that the innermost indices of one kind have together, and those before them in short rows."""
+        run = self._volume(inner)
+        outer = long[: -len(inner)]
+        if run <= _SHORT_ROW and outer and all(self._masks[label] != self._masks[inner[0]] for label in outer):
+            kind = self._masks[outer[-1]]
+            run *= self._volume(itertools.takewhile(lambda label: self._masks[label] == kind, reversed(outer)))
+        return run
+
+    def _volume(self, labels: Iterable[int]) -> int:
+        return math.prod(self._sizes[label] for label in labels)
