@@ -63,6 +63,23 @@ def test_plans_of_views_write_into_out() -> None:
         tw.plan("ij->ij", A)(memory, out=memory)
 
 
+@pytest.mark.parametrize("expression", ["ijk->kji", "ijk->ijk", "iij->ji", "ijj->ij"])
+@pytest.mark.parametrize("dtype", ["f4", "c16", "i2", ">f8", "?"])
+def test_plans_of_views_copy_with_a_kernel(expression: str, dtype: str) -> None:
+    shape = {"iij->ji": (5, 5, 7), "ijj->ij": (5, 7, 7)}.get(expression, (5, 6, 7))
+    operand = np.random.default_rng(0).integers(0, 2, shape).astype(dtype)
+    planned = tw.plan(expression, operand)
+    result = np.einsum(expression, operand)
+    for memory in (np.zeros(result.shape, planned.dtype), np.zeros(result.shape[::-1], planned.dtype).T):
+        for source in (operand, operand.copy(order="F")):
+            assert planned(source, out=memory) is memory
+            np.testing.assert_array_equal(memory, result)
+            memory[...] = 0
+    assert planned.copying.bound.executable is not None  # and not NumPy, which takes ten times as long for large ones
+    with pytest.raises(ValueError, match="out has shape"):
+        planned(operand, out=np.zeros(3, planned.dtype))
+
+
 def test_refusals() -> None:
     with backend("interpreter") as target:
         product = tw.plan("ij,jk->ik", A, B, target=target)

@@ -122,11 +122,8 @@ class BoundEinsum:
                 if found is not None:
                     return found
         if self.executable is None:
-            view = self._view(arrays[0])
-            if out is None:
-                return view
-            out[...] = view
-            return out
+            assert out is None, "a view is not written"
+            return self._view(arrays[0])
         given, arrays = arrays, self.prepared(arrays)
         if not self.shape:
             value = self.executable(*arrays)

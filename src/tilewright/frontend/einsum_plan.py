@@ -26,6 +26,7 @@ from tilewright.frontend.einsum_path import Step, hashable_optimize, steps_of
 from tilewright.frontend.einsum_program import size_name
 from tilewright.frontend.semiring import Semiring, semiring_named
 from tilewright.frontend.torch_tensors import are_there, on_arrays
+from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.devices import Device
 
@@ -90,6 +91,8 @@ class EinsumPlan:
         Raises:
             ValueError, TypeError: if they are not of the planned shapes and dtypes.
         """
+        if out is not None and self.bound.executable is None:
+            return self.copying(*operands, out=out)
         if self.bound.quick is not None:
             for entry in self.bound.quick.entries:
                 found = entry(*operands, out)
@@ -122,6 +125,13 @@ class EinsumPlan:
         check_out(out, arrays)
         return self.bound.run((*arrays, out) if self.beta else arrays, out)
 
+    @cached_property
+    def copying(self) -> EinsumPlan:
+        """The same, compiled to write into `out`, where the result is a view of the operand without one."""
+        expression, operands, extras, options, out_dtype = self.made_from
+        out = signature_for(self.dtype, self.shape)
+        return _made(expression, operands, extras, options, out_dtype, out)
+
     def _what(self, number: int) -> str:
         return f"plan {self.expression!r}: {_operand_name(number, self.operand_count)}"
 
@@ -153,7 +163,7 @@ class EinsumPlan:
 
         bound = self.bound
         if bound.executable is None or bound.program is None or bound.device is None:
-            return "a view of the operand; nothing runs"
+            return "a view of the operand; nothing runs but for an out, into which it is copied"
         resolved = bound.resolved
         known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
         letters = {size_name(label): name for label, name in enumerate(resolved.names)}
@@ -266,8 +276,9 @@ def _made(
     extras: tuple[Signature, ...],
     options: EinsumOptions,
     out_dtype: Any,
+    out: Signature | None = None,
 ) -> EinsumPlan:
-    bound = bind(parsed_expression(expression), operands, extras, None, options, out_dtype=out_dtype)
+    bound = bind(parsed_expression(expression), operands, extras, out, options, out_dtype=out_dtype)
     resolved = bound.resolved
     named = options if bound.device is None else replace(options, target=bound.device.name)
     return EinsumPlan(
