@@ -53,10 +53,12 @@ def _cache_folder(folder: Path, entries: list[tuple[str, str, str]]) -> Path:
 def test_cache_sizes_from_sys(tmp_path: Path) -> None:
     entries = [("1", "Data", "48K"), ("1", "Instruction", "64K"), ("2", "Unified", "2M"), ("3", "Unified", "32768K")]
     assert detect.cpu_caches(_cache_folder(tmp_path, entries)) == {1: 48 << 10, 2: 2 << 20, 3: 32 << 20}
+    assert detect.instruction_cache(tmp_path) == 64 << 10
 
 
 def test_cache_sizes_without_sys(tmp_path: Path) -> None:
     assert detect.cpu_caches(tmp_path) == detect.FALLBACK_CACHES
+    assert detect.instruction_cache(tmp_path) == 0
     assert detect.cpu_caches(_cache_folder(tmp_path, [("1", "Data", "64K")]))[3] == 0
 
 

@@ -8,9 +8,18 @@ from dataclasses import replace
 import pytest
 
 from tilewright.machine import detect
-from tilewright.machine.detect import host_machine
+from tilewright.machine.detect import host_machine, instruction_cache
 from tilewright.machine.named import CPU_AVX512, NAMED_MACHINES
-from tilewright.machine.paces import MESH, ONE_MULTIPLY_ADD, PACES, TWO_MULTIPLY_ADDS, TWO_NARROW, Pace, pace_of
+from tilewright.machine.paces import (
+    MESH,
+    ONE_MULTIPLY_ADD,
+    PACES,
+    REDWOOD,
+    TWO_MULTIPLY_ADDS,
+    TWO_NARROW,
+    Pace,
+    pace_of,
+)
 from tilewright.machine.processors import host_processor
 from tilewright.passes.direct.cost import written_once
 
@@ -20,7 +29,7 @@ def test_llvm_s_name_of_the_processor_chooses_the_pace() -> None:
     assert pace_of("emeraldrapids") == pace_of("sapphirerapids") == MESH
     assert pace_of("znver3") == pace_of("haswell") == TWO_NARROW
     assert pace_of("znver4") == pace_of("a name that LLVM does not have") == ONE_MULTIPLY_ADD
-    assert host_machine().pace == pace_of(host_processor().name)
+    assert host_machine().pace == pace_of(host_processor().name, instruction_cache())
     assert ONE_MULTIPLY_ADD not in PACES.values()
 
 
@@ -29,10 +38,17 @@ def test_of_a_third_cache_counts_what_one_core_finds_again(
     pace: Pace, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(detect, "cpu_caches", lambda: {1: 48 << 10, 2: 2 << 20, 3: 300 << 20})
-    monkeypatch.setattr(detect, "pace_of", lambda name: pace)
+    monkeypatch.setattr(detect, "pace_of", lambda name, instructions: pace)
     assert host_machine.__wrapped__().l3_bytes == held
     monkeypatch.setattr(detect, "cpu_caches", lambda: {1: 48 << 10, 2: 2 << 20, 3: 32 << 20})
     assert host_machine.__wrapped__().l3_bytes == 32 << 20
+
+
+def test_the_instruction_cache_tells_apart_what_virtual_machines_call_alike() -> None:
+    assert pace_of("graniterapids") == REDWOOD != MESH
+    assert pace_of("sapphirerapids", 32 << 10) == MESH
+    assert pace_of("sapphirerapids", 64 << 10) == REDWOOD
+    assert pace_of("znver5", 64 << 10) == TWO_MULTIPLY_ADDS
 
 
 def test_on_a_mesh_buffers_are_shared_and_addresses_are_hashed() -> None:

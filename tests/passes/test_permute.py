@@ -13,6 +13,7 @@ from permute_support import MACHINES, SMALL_CACHES, check_copy, source_view, tar
 from tilewright.ir.scalars import C128, F32, F64, U8, scalar_type_of
 from tilewright.kernel.ir import Buffer, Constant, Kernel, Space, Store, integer, load
 from tilewright.machine.named import named_machine
+from tilewright.machine.paces import MESH, REDWOOD
 from tilewright.passes.permute import choose as permute_form_module
 from tilewright.passes.permute import kernel as permute_kernel
 from tilewright.passes.permute import tiles as permute_tiles
@@ -257,7 +258,7 @@ def test_a_tile_is_not_narrower_than_what_is_moved_at_once():
     planes=st.integers(1, 3),
     places=st.tuples(st.integers(0, 70), st.integers(0, 70)),
 )
-def test_matrices_by_cache_lines(data, dtype, rows, columns, planes, places):
+def test_matrices_by_cache_lines_and_in_strips(data, dtype, rows, columns, planes, places):
     pitches = rows + data.draw(st.integers(0, 40)), columns + data.draw(st.integers(0, 40))
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     whole = source_view(rng, np.dtype(dtype), (planes * rows * pitches[1] + places[0],), (0,), (1,), ())
@@ -267,7 +268,8 @@ def test_matrices_by_cache_lines(data, dtype, rows, columns, planes, places):
     permute_kernel._known_launch.cache_clear()
     chunk = data.draw(st.sampled_from([64, 1024]))
     with mock.patch.multiple(permute_form_module, LONG_ROW=1, PAGES_AT_ONCE=chunk):
-        check_copy(source, memory, target, SMALL_CACHES[0], data.draw(st.sampled_from([1, 2])))
+        machine = replace(SMALL_CACHES[0], pace=replace(SMALL_CACHES[0].pace, in_strips=data.draw(st.booleans())))
+        check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))
     permute_kernel._known_launch.cache_clear()
 
 
@@ -277,3 +279,16 @@ def test_lines_are_read_once_where_rows_begin_anywhere_in_a_line():
     assert not permute_form(F32, (4112, 4097), (1, 4112), (4097, 1), AVX512).by_lines
     assert not permute_form(F32, (4095, 4096), (1, 4095), (4096, 1), AVX512).by_lines
     assert not permute_form(F32, (4095, 4097), (1, 4095), (4097, 1), named_machine("cpu-avx2")).by_lines
+
+
+@pytest.mark.parametrize(("element", "rows", "columns"), [(F32, 4095, 4097), (F32, 9000, 2000), (C128, 3001, 1399)])
+def test_long_rows_are_transposed_in_strips_where_single_lines_are_written_as_fast(element, rows, columns):
+    layouts = (rows, columns), (columns, 1), (1, rows)
+    carried, strips = (
+        permute_form(element, *layouts, replace(AVX512, l2_ways=16, l2_bytes=2 << 20, pace=pace))
+        for pace in (MESH, REDWOOD)
+    )
+    assert carried.carried is not None
+    assert strips.carried is None and strips.nontemporal and not strips.by_lines
+    few = permute_form(F32, (500_000, 37), (37, 1), (1, 500_000), replace(AVX512, l2_ways=16, pace=REDWOOD))
+    assert few.carried is not None, "short rows of the source follow each other"

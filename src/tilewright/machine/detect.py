@@ -38,11 +38,7 @@ def cpu_caches(folder: str | os.PathLike[str] = _CPU_CACHES) -> dict[int, int]:
         >>> sorted(cpu_caches())
         [1, 2, 3]
     """
-    found: dict[int, int] = {}
-    for level, told in _data_caches(folder):
-        size = told("size")
-        if size[:-1].isdigit():
-            found[level] = int(size[:-1]) * _UNITS.get(size[-1].upper(), 1)
+    found = {level: size for level, told in _caches(folder, "Data", "Unified") if (size := _size(told))}
     if not found:
         return dict(FALLBACK_CACHES)
     return {1: found.get(1, FALLBACK_CACHES[1]), 2: found.get(2, FALLBACK_CACHES[2]), 3: found.get(3, 0)}
@@ -55,15 +51,30 @@ def cache_ways(level: int, folder: str | os.PathLike[str] = _CPU_CACHES) -> int:
         >>> cache_ways(2, "no such folder")
         0
     """
-    for at, told in _data_caches(folder):
+    for at, told in _caches(folder, "Data", "Unified"):
         ways = told("ways_of_associativity")
         if at == level and ways.isdigit():
             return int(ways)
     return 0
 
 
-def _data_caches(folder: str | os.PathLike[str]) -> Iterator[tuple[int, Callable[[str], str]]]:
-    """The level of each cache that holds data, and what its files say; nothing where one cannot be read."""
+def instruction_cache(folder: str | os.PathLike[str] = _CPU_CACHES) -> int:
+    """Bytes of the first level's instruction cache, from /sys; 0 where the system does not tell them.
+
+    Example:
+        >>> instruction_cache("no such folder")
+        0
+    """
+    return next((_size(told) for level, told in _caches(folder, "Instruction") if level == 1), 0)
+
+
+def _size(told: Callable[[str], str]) -> int:
+    size = told("size")
+    return int(size[:-1]) * _UNITS.get(size[-1].upper(), 1) if size[:-1].isdigit() else 0
+
+
+def _caches(folder: str | os.PathLike[str], *kinds: str) -> Iterator[tuple[int, Callable[[str], str]]]:
+    """The level of each cache of these kinds, and what its files say; nothing where one cannot be read."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.startswith("index"))
     except OSError:  # another system
@@ -71,7 +82,7 @@ def _data_caches(folder: str | os.PathLike[str]) -> Iterator[tuple[int, Callable
     for name in names:
         told = partial(_content, os.path.join(folder, name))
         level = told("level")
-        if told("type") in ("Data", "Unified") and level.isdigit():
+        if told("type") in kinds and level.isdigit():
             yield int(level), told
 
 
@@ -94,7 +105,7 @@ def host_machine() -> Machine:
     caches = cpu_caches()
     vector_bytes, registers = processor.vector_registers
     architecture = processor.name
-    pace = pace_of(architecture)
+    pace = pace_of(architecture, instruction_cache())
     return Machine(
         kind="cpu",
         name=f"{_processor_name()} ({architecture})",

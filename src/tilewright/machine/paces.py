@@ -80,6 +80,8 @@ class Pace:
         box_run: bytes of a run of collected results, at the least, that are assembled before they are written.
         channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
             infinite where addresses are hashed.
+        in_strips: whether long rows are best transposed past the caches in strips (`permute/strips.py`), wherever in a
+            line they begin, rather than line by line, or with a line of each column of a matrix carried along.
     """
 
     chain: float = 4.0
@@ -135,6 +137,7 @@ class Pace:
     long_pieces: bool = False
     box_run: int = 512
     channels: float = 1024
+    in_strips: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what no core has.
@@ -295,21 +298,39 @@ gathers and multiplies 50000 rows of 16 elements in 0.25 ms, which a load and a 
 `collected`, `copied_results`, `asks_points`, `points_wait`, `pieces` and `asked` are fitted to a Granite Rapids.
 """
 
+REDWOOD = replace(MESH, in_strips=True)
+"""The same of the cores since Granite Rapids, which write single lines past the caches as fast as pairs of them. GB/s of
+copies with a line of each column carried along or line by line, and in strips: 4097 x 2047 f64 21, 24, 4095 x 4097 f32
+16, 19, `acb` of 20 x 1500 x 1501 f32 12, 18.
+"""
+
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server")
-_MESH = WITH_TILES
+_MESH = ("sapphirerapids", "emeraldrapids")
+_REDWOOD = tuple(name for name in WITH_TILES if name not in _MESH)
+_REDWOOD_INSTRUCTIONS = 64 << 10  # bytes of the first instruction cache, of which the cores before have half
 _NARROW = ("x86-64-v3", "haswell", "broadwell", "skylake", "alderlake", "raptorlake", "meteorlake", "arrowlake",
            "arrowlake-s", "lunarlake", "znver2", "znver3")  # fmt: skip
 PACES: dict[str, Pace] = (
-    dict.fromkeys(_TWO, TWO_MULTIPLY_ADDS) | dict.fromkeys(_MESH, MESH) | dict.fromkeys(_NARROW, TWO_NARROW)
+    dict.fromkeys(_TWO, TWO_MULTIPLY_ADDS)
+    | dict.fromkeys(_MESH, MESH)
+    | dict.fromkeys(_REDWOOD, REDWOOD)
+    | dict.fromkeys(_NARROW, TWO_NARROW)
 )
 """By LLVM's name of a processor: those that start two multiply-adds of 512 bits in a cycle, or of 256 at the most."""
 
 
-def pace_of(processor: str) -> Pace:
+def pace_of(processor: str, instruction_cache: int = 0) -> Pace:
     """The pace of a processor by LLVM's name of it; those that are not known are taken for a Zen 4.
+
+    Args:
+        processor: its name. Virtual machines may hide which of the processors with tiles they run on.
+        instruction_cache: bytes of the first level's, which tells these apart; 0 if it is not known.
 
     Example:
         >>> [pace_of(name).chain for name in ("znver5", "znver4", "znver3", "of next year")]
         [8.0, 4.0, 9.5, 4.0]
+        >>> [pace_of("sapphirerapids", kib << 10).in_strips for kib in (32, 64)]
+        [False, True]
     """
-    return PACES.get(processor, ONE_MULTIPLY_ADD)
+    known = PACES.get(processor, ONE_MULTIPLY_ADD)
+    return REDWOOD if known is MESH and instruction_cache >= _REDWOOD_INSTRUCTIONS else known

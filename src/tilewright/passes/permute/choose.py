@@ -258,11 +258,11 @@ def _long_rows(copied: Copied, square: _Square) -> bool:
 
 
 def _carries_long_rows(copied: Copied, column: PermuteDimension) -> bool:
-    """Whether rows of the source follow each other and are short, or are a matrix's and begin alike in a line, or lines
-    of its columns are written in pairs.
+    """Whether rows of the source follow each other and are short, or (unless strips are better) are a matrix's and
+    begin alike in a line, or lines of its columns are written in pairs.
     """
     row = copied.row.source
-    if row * copied.word.bytes % LINE == 0 or is_paired(copied):
+    if not copied.machine.pace.in_strips and (row * copied.word.bytes % LINE == 0 or is_paired(copied)):
         return not copied.others
     return row == column.size * copied.atom and column.size * copied.size <= PAGE // 2
 
@@ -294,7 +294,7 @@ def _squares(
     # begin at the same place in a page are better written several lines at a time.
     steps = row.source * word.bytes % LINE, column.target * word.bytes % PAGE
     by_lines = nontemporal and square.lanes == square.columns == line and row.source > 0 and all(steps)
-    by_lines = by_lines and not splits
+    by_lines = by_lines and not splits and not copied.machine.pace.in_strips
     lines = form.SPLIT_LINES if splits else form.STRIP_LINES
     if splits and nontemporal and square.lanes == line:
         lines = STREAMED_LINES
