@@ -299,9 +299,9 @@ gathers and multiplies 50000 rows of 16 elements in 0.25 ms, which a load and a 
 """
 
 REDWOOD = replace(MESH, in_strips=True)
-"""The same of the cores since Granite Rapids, which write single lines past the caches as fast as pairs of them. GB/s of
-copies with a line of each column carried along or line by line, and in strips: 4097 x 2047 f64 21, 24, 4095 x 4097 f32
-16, 19, `acb` of 20 x 1500 x 1501 f32 12, 18.
+"""The same of the cores since Granite Rapids, which write single lines past the caches as fast as pairs. GB/s of copies
+with a line of each column carried along or line by line, and in strips: 4097 x 2047 f64 21, 24, 4095 x 4097 f32 16, 19,
+`acb` of 20 x 1500 x 1501 f32 12, 18.
 """
 
 _TWO = ("znver5", "skylake-avx512", "cascadelake", "cooperlake", "icelake-server")
