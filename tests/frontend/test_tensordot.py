@@ -65,6 +65,27 @@ def test_what_does_not_fit_is_refused(axes: Any, message: str) -> None:
         tw.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes)
 
 
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        (1.0, "axes must be a whole number or two lists of axes, not 1.0 of type float"),
+        (None, "axes must be a whole number or two lists of axes, not None"),
+        ("ab", "axes must be a whole number or two lists of axes, not 'ab'"),
+        (([0.5], [1]), r"axes of the left array are whole numbers, not \[0.5\]"),
+        ((0, "b"), "axes of the right array are whole numbers, not 'b'"),
+    ],
+)
+def test_axes_that_are_no_whole_numbers_are_refused(axes: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        tw.tensordot(np.ones((2, 3)), np.ones((3, 4)), axes)
+
+
+def test_axes_of_numpys_integers() -> None:
+    a = np.arange(9).reshape(3, 3)
+    for axes in (np.int64(1), np.array(1), np.array([[0], [1]]), (np.int8(0), np.array([1]))):
+        np.testing.assert_array_equal(tw.tensordot(a, a + 1, axes), np.tensordot(a, a + 1, axes))
+
+
 def test_opt_einsum_with_this_backend() -> None:
     rng = np.random.default_rng(1)
     operands = [

@@ -19,7 +19,9 @@ def interleaved(operands: Sequence[Any]) -> tuple[Hashable, tuple[Any, ...]]:
         raise ValueError(
             "einsum needs an expression and operands, or operands and their indices; it was given no argument"
         )
-    if len(operands) == 1 or isinstance(operands[0], bytes):
+    if isinstance(operands[0], bytes):
+        raise TypeError(f"einsum needs an expression (a str), not {value_text(operands[0])}; write .decode() of it")
+    if len(operands) == 1:
         raise TypeError(
             "einsum needs an expression (a str) and operands, or operands and their indices; it was given only "
             f"{value_text(operands[0])}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import string
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.torch_tensors import is_tensor
-from tilewright.runtime.messages import brief
+from tilewright.runtime.messages import brief, value_text
 
 
 def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
@@ -28,6 +29,7 @@ def tensordot(left: Any, right: Any, axes: Any = 2, **options: Any) -> Any:
 
     Raises:
         ValueError: for axes that there are not or are named twice, and lists and sizes that do not go together.
+        TypeError: for axes that are no whole numbers.
 
     Example:
         >>> import numpy as np
@@ -63,13 +65,24 @@ def _names(count: int) -> list[Any]:
 
 
 def _pairs(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:
-    if isinstance(axes, int | np.integer):
-        if not 0 <= axes <= min(left, right):
+    try:
+        count = operator.index(axes)
+    except TypeError:
+        if (
+            isinstance(axes, str | bytes)
+            or not isinstance(axes, Sequence | np.ndarray)
+            or getattr(axes, "ndim", 1) == 0
+        ):
+            raise TypeError(
+                f"tensordot: axes must be a whole number or two lists of axes, not {value_text(axes)}"
+            ) from None
+    else:
+        if not 0 <= count <= min(left, right):
             raise ValueError(
                 f"tensordot: axes = {axes} of arrays of {left} and {right} dimensions; it must be from 0 to "
                 f"{min(left, right)}"
             )
-        return list(range(left - int(axes), left)), list(range(int(axes)))
+        return list(range(left - count, left)), list(range(count))
     if len(axes) != 2:
         raise ValueError(f"tensordot: axes must be a number or two lists of axes, not {brief(axes)}")
     ours, theirs = _axes("left", axes[0], left), _axes("right", axes[1], right)
@@ -78,9 +91,12 @@ def _pairs(axes: Any, left: int, right: int) -> tuple[list[int], list[int]]:
     return ours, theirs
 
 
-def _axes(which: str, given: int | Sequence[int], rank: int) -> list[int]:
-    listed = [given] if isinstance(given, int | np.integer) else list(given)
-    found = [int(one) + rank if one < 0 else int(one) for one in listed]
+def _axes(which: str, given: Any, rank: int) -> list[int]:
+    try:
+        listed = list(map(operator.index, given if np.iterable(given) else (given,)))
+    except TypeError as error:
+        raise TypeError(f"tensordot: axes of the {which} array are whole numbers, not {value_text(given)}") from error
+    found = [one + rank if one < 0 else one for one in listed]
     wrong = [one for one in listed if not -rank <= one < rank]
     if wrong or len(set(found)) != len(found):
         raise ValueError(f"tensordot: {listed} are no different axes of the {which} array, which has {rank} dimensions")
