@@ -75,6 +75,7 @@ def test_too_small_a_limit_is_told_with_the_peak() -> None:
 def test_what_does_not_go_with_a_limit() -> None:
     a, b = np.ones((3, 3)), np.ones((3, 3))
     for options, name in (
+        (dict(out=np.ones((3, 3), np.float32), casting="same_kind"), "an out of dtype float32, for .* in float64"),
         (dict(semiring="min_plus"), "semiring = 'min_plus'"), (dict(alpha=2), "alpha = 2"),
         (dict(epilogue=lambda x: x), "epilogue"), (dict(tiles={"i": (1, 1)}), "tiles"),
         (dict(beta=1, out=np.ones((3, 3))), "beta = 1"), (dict(casting="unsafe"), "casting = 'unsafe'"),
@@ -87,3 +88,63 @@ def test_what_does_not_go_with_a_limit() -> None:
         tw.einsum("ij,jk->ik", a, b, memory_limit=-1, target="cpu")
     with pytest.raises(ValueError, match="order must be"):
         tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, order="Q", target="cpu")
+    with pytest.raises(TypeError, match="out must be a NumPy array, not 3 of type int"):
+        tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, out=3)
+    with pytest.raises(ValueError, match=r"out has shape \(3,\), but the result has shape \(3, 3\)"):
+        tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, out=a[0].copy())
+    with pytest.raises(ValueError, match="out shares memory with operand 1"):
+        tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, out=b)
+
+
+@pytest.mark.parametrize("limit", [None, 10**9])
+def test_casts_are_checked_by_the_same_rule_as_without_a_limit(limit: int | None) -> None:
+    a, b = np.full((3, 4), 2.0), np.ones((4, 3))
+    single = np.ones((3, 4), np.float32)
+    for _ in range(2):
+        with pytest.raises(TypeError, match="operand 0 of dtype float64 may not be cast to float32 by the rule 'safe'"):
+            tw.einsum("ij,jk->ik", a, b, dtype="f4", memory_limit=limit)
+        with pytest.raises(TypeError, match="operand 0 of dtype float32 may not be cast to float64 by the rule 'no'"):
+            tw.einsum("ij,jk->ik", single, b, casting="no", memory_limit=limit)
+        with pytest.raises(TypeError, match="may not be cast to out's dtype float32 by the rule 'safe'"):
+            tw.einsum("ij,jk->ik", a, b, out=np.ones((3, 3), np.float32), memory_limit=limit)
+        with pytest.raises(ValueError, match="casting must be one of"):
+            tw.einsum("ij,jk->ik", a, b, casting="sometimes", memory_limit=limit)
+    found = tw.einsum("ij,jk->ik", a, b, dtype="f4", casting="same_kind", memory_limit=limit)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.full((3, 3), 8))
+
+
+@pytest.mark.parametrize("limit", [None, 10**6])
+def test_an_out_of_a_wider_dtype_is_computed_in(limit: int | None) -> None:
+    hundreds, out = np.full((3, 4), 100, np.int8), np.zeros((3, 3), np.int32)
+    assert tw.einsum("ij,kj->ik", hundreds, hundreds, out=out, memory_limit=limit) is out
+    np.testing.assert_array_equal(out, np.full((3, 3), 40000))
+
+
+@pytest.mark.parametrize("text", ["ij->ji", "ij->ij", "ii->i", "kij,->jki"])
+@pytest.mark.parametrize("order", [None, "K", "A", "F", "C"])
+def test_views_are_views_and_take_no_memory(text: str, order: str | None) -> None:
+    term = text.partition("-")[0].rstrip(",")
+    a = np.arange(3.0 ** len(term)).reshape((3,) * len(term))
+    arrays = (a, 1.0)[: text.count(",") + 1]
+    whole = tw.einsum(text, *arrays, order=order)
+    for _ in range(3):
+        found = tw.einsum(text, *arrays, order=order, memory_limit=1000)
+        np.testing.assert_array_equal(found, whole)
+        assert found.strides == whole.strides
+        assert found.flags.writeable == whole.flags.writeable
+        assert np.shares_memory(found, a) == np.shares_memory(whole, a)
+        if np.shares_memory(whole, a):
+            assert np.shares_memory(tw.einsum(text, *arrays, order=order, memory_limit=0), a)
+    with pytest.raises(ValueError, match="memory_limit must be a number of bytes, not 'much'"):
+        tw.einsum(text, *arrays, order=order, memory_limit="much")
+
+
+@pytest.mark.parametrize("order", ["A", "K", "F", "C"])
+def test_results_lie_in_the_same_order_as_without_a_limit(order: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = np.asfortranarray(rng.integers(0, 9, (4, 3))), np.asfortranarray(rng.integers(0, 9, (3, 5)))
+    whole = tw.einsum("ij,jk->ik", a, b, order=order)
+    found = tw.einsum("ij,jk->ik", a, b, order=order, memory_limit=10**6)
+    np.testing.assert_array_equal(found, whole)
+    assert found.strides == whole.strides

@@ -80,6 +80,17 @@ def test_plans_of_views_copy_with_a_kernel(expression: str, dtype: str) -> None:
         planned(operand, out=np.zeros(3, planned.dtype))
 
 
+def test_an_out_that_is_an_operand_of_the_epilogue_is_called_so() -> None:
+    a, out = np.ones((3, 3)), np.ones((3, 3))
+    options = {"epilogue": lambda x, y: x + y}
+    planned = tw.plan("ij,jk->ik", a, a, epilogue_operands=[out], **options)
+    for _ in range(3):
+        with pytest.raises(ValueError, match=r"einsum: out shares memory with epilogue operand 0, which is still read"):
+            tw.einsum("ij,jk->ik", a, a, out=out, epilogue_operands=[out], **options)
+        with pytest.raises(ValueError, match=r"out shares memory with epilogue operand 0"):
+            planned(a, a, out, out=out)
+
+
 def test_refusals() -> None:
     with backend("interpreter") as target:
         product = tw.plan("ij,jk->ik", A, B, target=target)

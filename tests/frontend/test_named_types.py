@@ -67,6 +67,27 @@ def test_numbers_and_trees_refuse_them_too() -> None:
         tw.plan_tree("[[0,1],[1,2]->[0,2]],[2,3]->[0,3]", [4, 5, 6, 7], dtype="u8")
 
 
+@pytest.mark.parametrize("name", ["i8", "u8"])
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda dtype: tw.plan("ij,jk->ik", (2, 3), (3, 2), dtype=dtype),
+        lambda dtype: tw.plan("ij,jk->ik", (2, 3), (3, 2), dtype=["f32", dtype]),
+        lambda dtype: tw.plan("ij,jk->ik", (2, 3), (3, 2), out_dtype=dtype),
+        lambda dtype: tw.plan("ij,jk->ik", (2, 3), (3, 2), compute_dtype=dtype),
+        lambda dtype: tw.plan_tree("[0,1],[1,2]->[0,2]", [2, 3, 2], dtype=dtype),
+        lambda dtype: tw.einsum("ij->", np.ones((2, 3)), dtype=dtype),
+        lambda dtype: tw.einsum("ij->", np.ones((2, 3)), dtype=dtype, memory_limit=10**6),
+        lambda dtype: tw.einsum_tree("[0,1],[1,2]->[0,2]", None, [np.eye(2), np.eye(2)], dtype=dtype),
+        lambda dtype: tw.empty(3, dtype),
+    ],
+)
+def test_every_function_refuses_them_in_the_same_words(use: Callable[[str], Any], name: str) -> None:
+    message = f"dtype '{name}' is u?int64 in NumPy and u?int8 as tw.{name}; write 'u?int8' or 'u?int64'"
+    with pytest.raises(ValueError, match=message):
+        use(name)
+
+
 def test_annotations_mean_eight_bits() -> None:
     @tw.program
     def small(x: tw.i8["n"]) -> Any:

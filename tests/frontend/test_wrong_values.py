@@ -46,6 +46,22 @@ CASES: list[tuple[Callable[[], object], type[Exception], str]] = [
         lambda: tw.plan("ij,jk->ik", (3, 4), (4, 5.5)),
         TypeError, "plan 'ij,jk->ik': operand 1 has the shape (4, 5.5), whose sizes are not all integers",
     ),
+    (lambda: tw.plan("i,i->", 3, 3), TypeError, "plan 'i,i->': operand 0 is 3; a shape is a tuple, (3,) of a vector"),
+    (lambda: tw.plan("i,i->", (3,), np.int64(3)), TypeError, "plan 'i,i->': operand 1 is 3; a shape is a tuple, (3,)"),
+    (
+        lambda: tw.plan("i,i->i", (3,), (3,), epilogue=lambda x, y: x + y, epilogue_operands=[3]),
+        TypeError, "plan: epilogue operand 0 is 3; a shape is a tuple, (3,) of a vector",
+    ),
+    (lambda: tw.einsum(b"ij->ji", A), TypeError, "(a str), not b'ij->ji' of type bytes; write .decode() of it"),
+    (
+        lambda: tw.einsum("i,->i", A[0], 2**64),
+        TypeError, "18446744073709551616 of type int has an integer that 64 bits cannot hold; write it as a",
+    ),
+    (
+        lambda: tw.einsum("i,i->i", [1.5, np.int64(2), 2**70, 1j], [1, 2, 3, 4]),
+        TypeError, "has an integer that 64 bits cannot hold; write it as a float (operand 0)",
+    ),
+    (lambda: tw.einsum("i->i", [None, 2**70]), TypeError, "is no array of numbers (operand 0)"),
     (lambda: tw.plan("ij,jk->ik", A, B)(A, None), TypeError, "plan 'ij,jk->ik': None of type NoneType is no array"),
     (lambda: tw.tensordot(A, B, axes=-1), ValueError, "of 2 and 2 dimensions; it must be from 0 to 2"),
     (lambda: tw.tensordot(A, None, axes=1), TypeError, "tensordot: None of type NoneType is no array of numbers"),

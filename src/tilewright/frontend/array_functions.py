@@ -24,8 +24,9 @@ from tilewright.frontend.array_arguments import (
 )
 from tilewright.frontend.array_proxy import ArrayProxy, index_atom, subscript
 from tilewright.frontend.einsum_arrays import as_array
+from tilewright.frontend.named_types import type_named
 from tilewright.frontend.program_tracing import active_tracer, as_element
-from tilewright.frontend.scalar_constants import constant, type_named
+from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.counts import element_count, left_over
 from tilewright.ir.nodes import Atom, Concat, Iota, Map, Rearrange, Replicate, Reshape, Scatter, Type, Update

@@ -13,8 +13,8 @@ import numpy as np
 
 from tilewright.frontend import array_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
+from tilewright.frontend.named_types import type_named
 from tilewright.frontend.program_tracing import IndexProxy, describe_value, is_array
-from tilewright.frontend.scalar_constants import type_named
 from tilewright.frontend.scalar_tracing import apply, common_type
 from tilewright.frontend.shape_functions import ravel, with_new_dimensions
 from tilewright.ir.counts import is_natural

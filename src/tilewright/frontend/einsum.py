@@ -58,8 +58,10 @@ def einsum(
 ) -> Any:
     """Contract arrays as an index expression says.
 
-    Everything that `numpy.einsum` accepts, and more: any letters and any hashable labels, output indices that repeat
-    ("i->ii" writes a diagonal), other semirings, an epilogue that is computed before results are stored. In a function
+    The expressions and options of `numpy.einsum`, and more: any letters and any hashable labels, output indices that
+    repeat ("i->ii" writes a diagonal), other semirings, an epilogue that is computed before results are stored. Arrays
+    are of bool, integers of 8 to 64 bits, f16, bf16, f32, f64, c64 and c128; what else NumPy takes (longdouble,
+    objects, views of dates, texts and records, masked arrays, an expression in bytes) is refused. In a function
     decorated with `tw.program` it takes the program's arrays, with `dtype`, `optimize` and `semiring`; what is done to
     its result there is fused.
 
@@ -71,8 +73,9 @@ def einsum(
             with any size of its index; "..." stands for the dimensions that are not named.
         out: an array for the result, which is returned; it must have the result's shape and share no memory with the
             operands.
-        dtype: the type to compute in (default: `numpy.result_type` of the operands). f16 and bf16 accumulate in f32
-            and are rounded once.
+        dtype: the type to compute in (default: `numpy.result_type` of the operands and, without an epilogue, of `out`).
+            f16 and bf16 accumulate in f32 and are rounded once. bf16 has no type in common with f16 and with integers
+            of 16 bits and more: there a dtype is needed.
         order: memory order of the result, "C", "F", "A" or "K", as in NumPy. By default a new array is C-ordered
             (NumPy's default is "K", which follows the operands), and a view stays a view.
         casting: which casts of operands to `dtype` and of the result to `out` are allowed, as in `numpy.can_cast`.
@@ -80,7 +83,8 @@ def einsum(
             opt_einsum ("greedy", "optimal", "dp", ...), an optimiser of opt_einsum or cotengra, a tree of
             cotengra's, or a path as `numpy.einsum_path` gives.
         semiring: what multiplies and adds: "plus_times", "min_plus", "max_plus", "max_times", "or_and", "log_sum_exp",
-            or a `Semiring`.
+            or a `Semiring`. `or_and` is bitwise on integers (2 and 1 give 0): give arrays of bool where numbers other
+            than 0 are to count as true.
         epilogue: a Python function that is traced once: of an element of the (alpha times) result, and one of each
             epilogue operand, giving the element to store.
         epilogue_operands: arrays, broadcast against the result as in NumPy, or pairs (array, indices), such as
@@ -94,7 +98,9 @@ def einsum(
             cost model chooses.
         memory_limit: bytes that intermediates and the result (if it is not `out`) may take, as for `einsum_tree`: where
             that is too little for the whole, slices of some indices are computed one after another. Only for sums of
-            products without an epilogue.
+            products as they are: without another semiring, `epilogue`, `alpha`, `beta` and `tiles`, for output indices
+            that do not repeat, with an `out` of the type that is computed in, and any casting but "unsafe". Views take
+            no memory.
 
     Returns:
         `out`; a new array; for a result without dimensions a NumPy scalar; and where one operand's dimensions are only
@@ -248,7 +254,7 @@ def _by_form(
         if known:
             _remember(_CALLS, key, bound)
     if out is not None:
-        check_out(out, arrays)
+        check_out(out, arrays, operand_count)
         arrays = (*arrays, out) if beta else arrays
     result = bound.run(arrays, out)
     if record is not None:

@@ -57,6 +57,10 @@ def as_array(operand: Any, caller: str = "einsum", which: str = "") -> Array:
     if array.dtype == object and not hasattr(operand, "__array__"):
         from tilewright.runtime.messages import value_text  # calls from the disk do without
 
+        if all(isinstance(one, int | float | complex | np.number) for one in array.flat):  # which NumPy has as objects
+            raise TypeError(
+                f"{caller}: {value_text(operand)} has an integer that 64 bits cannot hold; write it as a float{which}"
+            )
         raise TypeError(f"{caller}: {value_text(operand)} is no array of numbers{which}")
     return array
 
@@ -146,8 +150,8 @@ def check_factors(**factors: Any) -> None:
             raise TypeError(f"einsum: {name} must be a number, not {value_text(value)}")
 
 
-def check_out(out: Array, arrays: Sequence[Array]) -> None:
-    """Refuse an `out` that cannot be written while the operands are read.
+def check_out(out: Array, arrays: Sequence[Array], operand_count: int) -> None:
+    """Refuse an `out` that cannot be written while the operands are read; the epilogue's follow so many of them.
 
     Raises:
         ValueError: if it is read-only or shares memory with an operand, naming that.
@@ -156,7 +160,9 @@ def check_out(out: Array, arrays: Sequence[Array]) -> None:
         raise ValueError(f"einsum: out is read-only (shape {out.shape}); give an array that can be written")
     for number, one in enumerate(arrays):
         if overlap(out, one):
+            is_extra = number >= operand_count
+            which = f"epilogue operand {number - operand_count}" if is_extra else f"operand {number}"
             raise ValueError(
-                f"einsum: out shares memory with operand {number}, which is still read while out is written; "
+                f"einsum: out shares memory with {which}, which is still read while out is written; "
                 "give another array, or a copy of the operand"
             )

@@ -19,19 +19,13 @@ import numpy as np
 from tilewright.frontend.contraction_stored import stored_contraction
 from tilewright.frontend.einsum_arrays import Array, can_exist, empty_result, fresh_strides, is_large, row_major_strides
 from tilewright.frontend.einsum_layout import PlainView, Signature, output_axes, overlaps_itself
-from tilewright.frontend.einsum_options import (
-    EinsumOptions,
-    check_options,
-    epilogue_of,
-    extra_labels_of,
-    size_tiles,
-    supported_type,
-)
+from tilewright.frontend.einsum_options import EinsumOptions, check_options, epilogue_of, extra_labels_of, size_tiles
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels, ParsedEinsum, ResolvedEinsum, resolve
 from tilewright.frontend.einsum_path import Path, contraction_path
 from tilewright.frontend.einsum_program import einsum_program
 from tilewright.frontend.einsum_quick import QuickCalls, QuickView
-from tilewright.frontend.scalar_constants import AMBIGUOUS
+from tilewright.frontend.einsum_types import check_stored, computed_dtype, conversion, is_unaligned
+from tilewright.frontend.named_types import type_named
 from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.cached import remembered
 from tilewright.ir.dataclass import dataclass
@@ -215,10 +209,10 @@ def bind(
     semiring = semiring_named(options.semiring)
     resolved = resolve(parsed, [one.shape for one in operands])
     text = parsed.text
-    dtype, conversions = _computed_dtype(text, operands, options, out)
+    dtype, conversions = computed_dtype(text, operands, options, out)
     extra_labels = extra_labels_of(text, resolved, extras, options.extra_labels)
     sizes_out = resolved.output_shape
-    _check_result(text, sizes_out, dtype, out)
+    check_result(text, sizes_out, dtype, out)
     path = contraction_path(resolved.spec, resolved.sizes, options.optimize, semiring.distributive)
     if 0 in resolved.sizes:
         # Folds over nothing give the neutral element, which must not meet other factors (0 * inf, or an integer that
@@ -227,7 +221,7 @@ def bind(
         path = (tuple(range(len(operands))),)
     order = "any" if options.order is None else options.order.upper()
     axes = output_axes(order, list(zip(operands, resolved.spec.inputs, strict=True)), resolved.spec.output)
-    if out_dtype is None and _is_view(resolved.spec, operands[0], dtype, out, options, order):
+    if out_dtype is None and is_view(resolved.spec, operands[0], dtype, out, options, order):
         quick_view = QuickView(operands[0], resolved.spec.inputs[0], resolved.spec.output) if out is None else None
         return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False, quick_view)
     orders: tuple[Labels, ...] = ()
@@ -244,7 +238,9 @@ def bind(
         _program, EinsumSpec(labels, resolved.spec.output), elements, scalar_type_of(dtype),
         semiring=semiring, path=path, orders=orders, epilogue=epilogue,
     )  # fmt: skip
-    wanted = out.dtype if out is not None else None if out_dtype is None else scalar_type_of(out_dtype).numpy
+    wanted = None if out is None else out.dtype
+    if wanted is None and out_dtype is not None:
+        wanted = type_named(out_dtype, f"einsum {text!r}: out_dtype").numpy
     with _told_depth(len(resolved.sizes)):
         program, stored = _storing(text, written, wanted, options.casting)
     device = device_for(options.target)
@@ -256,7 +252,7 @@ def bind(
         extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
     )
     stored = _canonical(stored)
-    indirect = out is not None and (not out.dtype.isnative or _is_unaligned(out))
+    indirect = out is not None and (not out.dtype.isnative or is_unaligned(out))
     bound = BoundEinsum(
         resolved, path, program, executable, device, preparations, sizes_out, stored, axes, order, indirect,
         copies_out=bool(options.beta), orders=orders,
@@ -275,7 +271,8 @@ def _refuse_tiles(text: str, options: EinsumOptions) -> None:
     )
 
 
-def _check_result(text: str, shape: tuple[int, ...], dtype: np.dtype[Any], out: Signature | None) -> None:
+def check_result(text: str, shape: tuple[int, ...], dtype: np.dtype[Any], out: Signature | None) -> None:
+    """Refuse a result that cannot be, and an `out` that is not for it. ValueError with shapes or strides."""
     if not can_exist(shape, dtype.itemsize):
         raise ValueError(f"einsum {text!r}: the result would have the shape {shape}, which no array can have")
     if out is None:
@@ -293,11 +290,7 @@ def _storing(
     program = written()
     result = program.body.results[0].type.element.numpy  # an epilogue may give another type than is computed in
     stored = result if wanted is None else wanted
-    if not np.can_cast(result, stored, casting):  # type: ignore[arg-type]
-        raise TypeError(
-            f"einsum {text!r}: the result has dtype {result}, which may not be cast to out's dtype {stored} "
-            f"by the rule {casting!r}"
-        )
+    check_stored(text, result, stored, casting)
     return program if stored == result else written(out=scalar_type_of(stored)), stored
 
 
@@ -318,53 +311,7 @@ def _quick_calls(
     return QuickCalls(plan_of, fresh_strides(shape, dtype.itemsize, axes), points, large)
 
 
-def _computed_dtype(
-    text: str, operands: Sequence[Signature], options: EinsumOptions, out: Signature | None
-) -> tuple[np.dtype[Any], list[np.dtype[Any] | None]]:
-    """The dtype that is computed in, and for each operand the one to convert it to beforehand, if any.
-
-    As in NumPy, an `out` takes part: sums of small integers into a wider one do not wrap around. Not so with an
-    epilogue, whose result `out` holds.
-    """
-    if isinstance(options.dtype, str) and options.dtype in AMBIGUOUS:
-        ours, numpys = AMBIGUOUS[options.dtype]
-        raise ValueError(f"einsum {text!r}: dtype {options.dtype!r} is {numpys} in NumPy; write {ours!r} or {numpys!r}")
-    if options.dtype is not None:
-        dtype = scalar_type_of(options.dtype).numpy
-    else:
-        for number, one in enumerate(operands):
-            supported_type(f"einsum {text!r}: operand {number}", one.dtype)
-        meeting = [one.dtype for one in operands]
-        if out is not None and options.epilogue is None:
-            supported_type(f"einsum {text!r}: out", out.dtype)
-            meeting.append(out.dtype)
-        dtype = np.result_type(*meeting).newbyteorder("=")
-        supported_type(f"einsum {text!r}: the result", dtype)
-    conversions: list[np.dtype[Any] | None] = []
-    for number, one in enumerate(operands):
-        if not np.can_cast(one.dtype, dtype, options.casting):  # type: ignore[arg-type]
-            raise TypeError(
-                f"einsum {text!r}: operand {number} of dtype {one.dtype} may not be cast to {dtype} "
-                f"by the rule {options.casting!r}; casting='same_kind' or 'unsafe' allows more"
-            )
-        conversions.append(_conversion(one, dtype))
-    return dtype, conversions
-
-
-def _conversion(operand: Signature, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """The dtype to convert an operand to before a call: where the language has not its dtype, or it lies unaligned."""
-    try:
-        native = scalar_type_of(operand.dtype).numpy
-    except TypeError:
-        return dtype
-    return native if _is_unaligned(operand) or not operand.dtype.isnative else None
-
-
-def _is_unaligned(array: Signature) -> bool:
-    return any(stride % array.dtype.itemsize for stride in array.strides)
-
-
-def _is_view(
+def is_view(
     spec: EinsumSpec,
     operand: Signature,
     dtype: np.dtype[Any],
@@ -406,7 +353,7 @@ def _preparations(
         for mine, new in zip(labels, conversions, strict=True)
     ]
     for extra, mine in zip(extras, extra_labels, strict=True):
-        prepared.append(_preparation(_conversion(extra, extra.dtype), BROADCAST in mine, mine))
+        prepared.append(_preparation(conversion(extra, extra.dtype), BROADCAST in mine, mine))
     if previous is not None:
         # A copy of what out held: the program may read it after it has begun to write the result.
         prepared.append(_Preparation(previous.newbyteorder("="), None))
@@ -418,7 +365,7 @@ def _preparation(dtype: np.dtype[Any] | None, is_viewed: bool, labels: Labels) -
     return None if dtype is None and view is None else _Preparation(dtype, view)
 
 
-def signature_for(dtype: Any, shape: Sequence[int]) -> Signature:
-    """The signature of a new C-ordered array."""
-    element = scalar_type_of(dtype).numpy
+def signature_for(dtype: Any, shape: Sequence[int], what: str = "") -> Signature:
+    """The signature of a new C-ordered array; `what` it is of begins the errors of `type_named`."""
+    element = type_named(dtype, what).numpy
     return Signature(element, tuple(shape), row_major_strides(shape, element.itemsize))

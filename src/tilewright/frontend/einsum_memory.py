@@ -30,7 +30,9 @@ def einsum_within(
     """`einsum` with `memory_limit` (which see). Of the options only a few may have other than their default values.
 
     Raises:
-        ValueError: for other options, an output index that repeats, and all that `einsum` refuses.
+        ValueError: for other options, an output index that repeats, an `out` of another dtype than is computed in, and
+            all that `einsum` refuses.
+        TypeError: for casts that are not allowed, and all that `einsum` refuses.
         MemoryError: if no slices keep the limit, with the expression's peak and the least that slices reach.
     """
     arrays = as_arrays(operands)

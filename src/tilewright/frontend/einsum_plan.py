@@ -122,7 +122,7 @@ class EinsumPlan:
             raise TypeError(f"plan {self.expression!r}: out has dtype {out.dtype}, the result {self.bound.dtype}")
         if out.shape != self.bound.shape:
             raise ValueError(f"plan {self.expression!r}: out has shape {out.shape}, the result {self.bound.shape}")
-        check_out(out, arrays)
+        check_out(out, arrays, self.operand_count)
         return self.bound.run((*arrays, out) if self.beta else arrays, out)
 
     @cached_property
@@ -235,8 +235,11 @@ def plan(
 
     Args:
         expression: as for `einsum`, or a list of label lists with the output's last.
-        *operands: for each operand its shape, or an array whose shape and dtype are meant.
-        dtype: the dtype of operands that are given as shapes; one for all or a list.
+        *operands: for each operand its shape, a tuple (`(3,)` of a vector, `()` of a number), or an array whose shape
+            and dtype are meant.
+        dtype: the dtype of operands that are given as shapes; one for all or a list. A dtype of NumPy or one of this
+            package's names ("f32", "bf16"); "i8" and "u8" are refused as by `einsum`, which are eight bytes
+            in NumPy and eight bits as `tw.i8` and `tw.u8`: write "int8" or "int64".
         out_dtype: the dtype of the result, if not the computed one.
         compute_dtype: `dtype` of `einsum`.
         order, casting, optimize, semiring, epilogue, epilogue_operands, alpha, beta, target, tiles: as for
@@ -301,8 +304,13 @@ def _label_lists(expression: Any) -> Hashable:
 
 def _signature(operand: Any, dtype: Any, which: str) -> Signature:
     """That of an operand, which is given as an array or by its shape. TypeError, naming it, if it is neither."""
+    if isinstance(operand, int | np.integer) and not isinstance(operand, bool):  # a size more often than an operand
+        raise TypeError(
+            f"{which} is {operand}; a shape is a tuple, ({operand},) of a vector and () of a number, whose value a "
+            "plan does not need"
+        )
     if isinstance(operand, tuple | list) and all(isinstance(one, int | np.integer) for one in operand):
-        signature = signature_for(dtype, [int(one) for one in operand])
+        signature = signature_for(dtype, [int(one) for one in operand], which)
         if not can_exist(signature.shape, signature.dtype.itemsize):
             raise ValueError(f"{which} has the shape {signature.shape}, which no array can have")
         return signature

@@ -6,17 +6,23 @@ import operator
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from tilewright.frontend.einsum_arrays import Array
+import numpy as np
+
+from tilewright.frontend.einsum_arrays import Array, check_out
+from tilewright.frontend.einsum_bind import check_result, is_view
 from tilewright.frontend.einsum_calls import parsed_expression
-from tilewright.frontend.einsum_layout import PlainView
+from tilewright.frontend.einsum_layout import PlainView, Signature, output_axes, signature_of
 from tilewright.frontend.einsum_options import EinsumOptions, check_options
 from tilewright.frontend.einsum_parse import Labels, ResolvedEinsum, resolve
 from tilewright.frontend.einsum_path import contraction_path, distinct, hashable_optimize, steps_of
+from tilewright.frontend.einsum_types import check_stored, computed_dtype
 from tilewright.frontend.torch_tensors import DEFAULTS
 from tilewright.frontend.tree import einsum_tree, planned
+from tilewright.frontend.tree_call import check_limit
 from tilewright.frontend.tree_parse import Leaf, Node, Tree, leaves
 from tilewright.frontend.tree_stored import StoredTree, store_tree
 from tilewright.runtime.devices import Device
+from tilewright.runtime.messages import value_text
 
 
 def computed(
@@ -28,6 +34,7 @@ def computed(
     *,
     dtype: Any = None,
     order: str | None = None,
+    casting: str = "safe",
     optimize: Any = True,
     target: str | Device | None = None,
     **others: Any,
@@ -37,11 +44,11 @@ def computed(
     Args:
         expression, arrays, memory_limit, out: of the call.
         record: the key under which it may be left on the disk.
-        dtype, order, optimize, target: as of `einsum`.
+        dtype, order, casting, optimize, target: as of `einsum`.
         others: the options that must have their default values here.
 
     Raises:
-        ValueError, MemoryError: as `einsum_within`.
+        ValueError, TypeError, MemoryError: as `einsum_within`.
     """
     resolved = resolve(parsed_expression(expression), [one.shape for one in arrays])
     text = resolved.expression
@@ -49,28 +56,56 @@ def computed(
         default = DEFAULTS[name]
         if value is not default and not (type(value) is type(default) and value == default) and value != []:
             raise ValueError(f"einsum {text!r}: memory_limit does not go with {name} = {value!r}")
-    check_options(EinsumOptions(order=order))
-    spec = resolved.spec
+    if casting == "unsafe":  # trees cast to what holds numbers of the same kind
+        raise ValueError(f"einsum {text!r}: memory_limit does not go with casting = {casting!r}")
+    options = EinsumOptions(dtype=dtype, order=order, casting=casting)
+    check_options(options)
+    check_limit(memory_limit)
+    spec, signatures = resolved.spec, [signature_of(one) for one in arrays]
+    form = _form_of_out(text, out)
+    met, _ = computed_dtype(text, signatures, options, form)
+    check_result(text, resolved.output_shape, met, form)
+    if out is not None and form is not None:
+        check_stored(text, met, form.dtype, casting)
+        if form.dtype != met:
+            raise ValueError(
+                f"einsum {text!r}: memory_limit does not go with an out of dtype {form.dtype}, for the result is "
+                f"computed in {met}; give out that dtype, or compute in another (dtype=)"
+            )
+        check_out(out, arrays, len(arrays))
+    layout = "any" if order is None else order.upper()
+    if is_view(spec, signatures[0], met, form, options, layout):
+        view = PlainView(spec.inputs[0], spec.output)(arrays[0])
+        return view if view.ndim else view[()]
     if len(set(spec.output)) != len(spec.output):
         raise ValueError(f"einsum {text!r}: memory_limit does not go with an output index that repeats")
     views = [PlainView(labels) for labels in spec.inputs]
     path = contraction_path(spec, resolved.sizes, hashable_optimize(optimize))
-    turned = out is None and order is not None and order.upper() == "F"
-    tree = _tree(resolved, path, [view.labels for view in views], turned)
+    axes = output_axes(layout, list(zip(signatures, spec.inputs, strict=True)), spec.output)
+    turned = out is None and axes != tuple(range(len(axes)))
+    tree = _tree(resolved, path, [view.labels for view in views], axes if turned else None)
     sizes = {name: resolved.sizes[label] for label, name in enumerate(_names(resolved))}
     positions = [leaf.position for leaf in leaves(tree)]
     ordered = [views[one](arrays[one]) for one in positions]
-    options: dict[str, Any] = {"dtype": dtype, "target": target, "memory_limit": memory_limit}
+    asked: dict[str, Any] = {"dtype": met, "target": target, "memory_limit": memory_limit}
     try:
-        result = einsum_tree(tree, sizes, ordered, out=out, **options)
+        result = einsum_tree(tree, sizes, ordered, out=out, **asked)
     except MemoryError as error:
         raise MemoryError(f"einsum {text!r}: {error}") from error
     whole = all(arrays[one] is view for one, view in zip(positions, ordered, strict=True))
     if record is not None and whole and not turned:
-        plan, _ = planned(tree, sizes, ordered, out, **options)
+        plan, _ = planned(tree, sizes, ordered, out, **asked)
         if not isinstance(plan, StoredTree) and all(map(operator.is_, plan.native(ordered), ordered)):
             store_tree(record, plan, ordered, result, positions)
-    return result.T if turned else result
+    return result.transpose([axes.index(axis) for axis in range(len(axes))]) if turned else result
+
+
+def _form_of_out(text: str, out: Any) -> Signature | None:
+    if out is None:
+        return None
+    if not isinstance(out, np.ndarray):
+        raise TypeError(f"einsum {text!r}: out must be a NumPy array, not {value_text(out)}")
+    return signature_of(out)
 
 
 def _names(resolved: ResolvedEinsum) -> tuple[str | int, ...]:
@@ -83,14 +118,16 @@ def _names(resolved: ResolvedEinsum) -> tuple[str | int, ...]:
     return tuple(range(len(names)))
 
 
-def _tree(resolved: ResolvedEinsum, path: tuple[tuple[int, ...], ...], inputs: Sequence[Labels], turned: bool) -> Node:
+def _tree(
+    resolved: ResolvedEinsum, path: tuple[tuple[int, ...], ...], inputs: Sequence[Labels], axes: Sequence[int] | None
+) -> Node:
     """The path as nodes of one or two operands; more than two at once are taken pair by pair, from the left.
 
-    The `position` of a leaf is the number of its operand.
+    The `position` of a leaf is the number of its operand. `axes`: of the output, in the order of the tree's result.
     """
     names = _names(resolved)
     spec = resolved.spec
-    output = distinct(spec.output)[:: -1 if turned else 1]
+    output = spec.output if axes is None else tuple(spec.output[axis] for axis in axes)
 
     def node(operands: tuple[Tree, ...], labels: Labels) -> Node:
         return Node(operands, tuple(names[label] for label in labels))

@@ -15,7 +15,8 @@ from tilewright.frontend.einsum_lists import interleaved
 from tilewright.frontend.einsum_parse import ExtentError, resolve_extents
 from tilewright.frontend.einsum_path import contraction_path, hashable_optimize
 from tilewright.frontend.einsum_program import write_einsum
-from tilewright.frontend.scalar_constants import constant, type_named
+from tilewright.frontend.named_types import type_named
+from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import ScalarProxy, common_type
 from tilewright.frontend.semiring import semiring_named
 from tilewright.ir.nodes import Atom, Variable

@@ -9,7 +9,7 @@ from typing import Any, Literal, SupportsIndex
 import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array, can_exist
-from tilewright.ir.scalars import scalar_type_of
+from tilewright.frontend.named_types import type_named
 from tilewright.runtime.memory import aligned_empty
 
 
@@ -24,10 +24,12 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "f64", or
     Args:
         shape: the extents, or one of them.
         dtype: of the elements, in the machine's byte order; a dtype of NumPy or one of this package's names (`"f32"`).
+            "i8" and "u8" are refused, which are eight bytes in NumPy and eight bits as `tw.i8` and `tw.u8`.
         order: the last index changes fastest in memory ("C"), or the first one ("F").
 
     Raises:
-        ValueError: for a negative extent, a size of 2**63 bytes or more, and an order that is neither.
+        ValueError: for a negative extent, a size of 2**63 bytes or more, an order that is neither, and the names "i8"
+            and "u8".
         TypeError: for extents that are no integers, and a dtype that is not supported.
         MemoryError: if the host cannot serve it.
 
@@ -44,7 +46,7 @@ def empty(shape: SupportsIndex | Iterable[SupportsIndex], dtype: Any = "f64", or
     extents = _extents(shape)
     if order not in ("C", "F"):
         raise ValueError(f"empty: order must be 'C' or 'F', not {order!r}")
-    element = scalar_type_of(dtype).numpy
+    element = type_named(dtype, "empty").numpy
     if not can_exist(extents, element.itemsize):
         raise ValueError(f"empty: no array can have the shape {extents} with elements of {element.itemsize} bytes")
     if order == "F":

@@ -8,24 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.nodes import Literal
-from tilewright.ir.scalars import BOOL, ScalarType, scalar_type_of
+from tilewright.ir.scalars import BOOL, ScalarType
 from tilewright.runtime.messages import value_text
-
-AMBIGUOUS = {"i8": ("int8", "int64"), "u8": ("uint8", "uint64")}
-"""Dtype names that mean eight bits in the language and eight bytes in NumPy."""
-
-
-def type_named(dtype: object) -> ScalarType:
-    """The scalar type that users mean by a dtype or its name.
-
-    Raises:
-        ValueError: for the text "i8" and "u8", whose meaning here is not NumPy's.
-        TypeError: for dtypes that have no counterpart.
-    """
-    if isinstance(dtype, str) and dtype in AMBIGUOUS:
-        bits, bytes_ = AMBIGUOUS[dtype]
-        raise ValueError(f"dtype {dtype!r} is {bytes_} in NumPy and {bits} as tw.{dtype}; write {bits!r} or {bytes_!r}")
-    return scalar_type_of(dtype)
 
 
 def constant(value: Any, scalar: ScalarType) -> Literal:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.scalar_constants import type_named
+from tilewright.frontend.named_types import type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.operators import OPERATORS
 

@@ -25,9 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend import scalar_integers
+from tilewright.frontend import named_types, scalar_integers
 from tilewright.frontend.foreign_functions import array_function, array_ufunc, hint_of, torch_function
-from tilewright.frontend.scalar_constants import constant, type_named
+from tilewright.frontend.scalar_constants import constant
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Apply, Atom, Literal, SizeValue, Variable
 from tilewright.ir.operators import OPERATORS
@@ -90,7 +90,7 @@ class ScalarProxy:
         Raises:
             ValueError: for "i8" and "u8", which are eight bytes in NumPy.
         """
-        return ScalarProxy(convert(self.builder, type_named(scalar), self.atom), self.builder)
+        return ScalarProxy(convert(self.builder, named_types.type_named(scalar), self.atom), self.builder)
 
     @property
     def real(self) -> ScalarProxy:

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.frontend.einsum_arrays import Array
-from tilewright.frontend.scalar_constants import type_named
+from tilewright.frontend.einsum_types import met_dtype
+from tilewright.frontend.named_types import type_named
 from tilewright.frontend.tree_parse import Leaf, Node, check_tree, leaves, parse_tree, sizes_of
 from tilewright.frontend.tree_plan import memory_order
 from tilewright.frontend.tree_steps import ResolvedTree, resolve_tree
@@ -34,10 +35,10 @@ def of_sizes(
         TreeError, TypeError, ValueError: as `plan_tree` does.
     """
     resolved = _resolved(tree, sizes)
-    element = type_named(dtype)
+    element = type_named(dtype, f"tree {tree}")
     inputs = (element,) * len(resolved.inputs)
     given = resolved, inputs, resolved.inputs, element, device_for(target)
-    return given, {"limit": _checked_limit(memory_limit)}
+    return given, {"limit": check_limit(memory_limit)}
 
 
 def of_arrays(
@@ -74,7 +75,7 @@ def of_arrays(
     fits = out is not None and out.shape == tuple(resolved.sizes[label] for label in resolved.output)
     order = memory_order(out, resolved.output) if out is not None and fits else None
     asked = resolved, elements, orders, computed, device_for(target)
-    return asked, {"output_order": order, "given": out is not None, "limit": _checked_limit(memory_limit)}
+    return asked, {"output_order": order, "given": out is not None, "limit": check_limit(memory_limit)}
 
 
 def _node(tree: str | Node) -> Node:
@@ -109,15 +110,17 @@ def _types(node: Node, arrays: Sequence[Array], dtype: Any) -> tuple[tuple[Scala
         except TypeError as error:
             raise TypeError(f"tree {node}: input {number}: {error}") from error
     if dtype is None:
-        return tuple(elements), scalar_type_of(np.result_type(*(one.dtype for one in arrays)))
-    computed = type_named(dtype)
+        meeting = [(f"input {number}", one.dtype) for number, one in enumerate(arrays)]
+        return tuple(elements), scalar_type_of(met_dtype(f"tree {node}", meeting))
+    computed = type_named(dtype, f"tree {node}")
     for number, array in enumerate(arrays):
         if not np.can_cast(array.dtype, computed.numpy, "same_kind"):
             raise TypeError(f"tree {node}: input {number} of dtype {array.dtype} cannot become {computed}")
     return tuple(elements), computed
 
 
-def _checked_limit(limit: int | None) -> int | None:
+def check_limit(limit: int | None) -> int | None:
+    """A limit of memory as it was given. ValueError for one that is no number of bytes."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 0):
         raise ValueError(f"memory_limit must be a number of bytes, not {limit!r}")
     return limit

@@ -1,0 +1,50 @@
+"""Operands whose dtypes meet in none, such as bf16 and f16: told which they are, and with what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tw
+
+BF16 = tw.empty(0, "bf16").dtype
+ONES = np.ones((3, 3))
+
+
+@pytest.mark.parametrize(("other", "wide"), [("float16", "f4"), ("int32", "f8"), ("uint16", "f4"), ("int64", "f8")])
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda a, b, **options: tw.einsum("ij,jk->ik", a, b, **options), ("operand 0", "operand 1")),
+        (
+            lambda a, b, **options: tw.einsum("ij,jk,kl->il", a, a, b, memory_limit=10**6, **options),
+            ("operand 0", "operand 2"),
+        ),
+        (lambda a, b, **options: tw.einsum_tree("[0,1],[1,2]->[0,2]", None, [a, b], **options), ("input 0", "input 1")),
+    ],
+)
+def test_they_are_named_with_a_dtype_that_takes_both(
+    other: str, wide: str, call: Callable[..., Any], names: tuple[str, str]
+) -> None:
+    a, b = ONES.astype(BF16), ONES.astype(other)
+    message = (
+        f"{names[0]} of dtype bfloat16 and {names[1]} of dtype {other} have no dtype in common in NumPy; give "
+        f"dtype='{wide}', to which all of them may be cast"
+    )
+    with pytest.raises(TypeError, match=message) as caught:
+        call(a, b)
+    assert type(caught.value) is TypeError
+    found = call(a, b, dtype=wide)
+    assert found.dtype == np.dtype(wide)
+    assert (found == found[0, 0]).all()
+
+
+def test_an_out_is_named_too() -> None:
+    a = ONES.astype(BF16)
+    with pytest.raises(
+        TypeError, match=r"operand 0 of dtype bfloat16 and out of dtype float16 have no dtype in common"
+    ):
+        tw.einsum("ij,jk->ik", a, a, out=np.empty((3, 3), np.float16))
