@@ -2,7 +2,8 @@
 
 einsum    einsum.py, einsum_plan.py, tensordot.py; einsum_calls.py, einsum_lists.py, einsum_parse.py, einsum_options.py
           and einsum_arrays.py take the arguments, einsum_program.py writes the core program (einsum_path.py,
-          einsum_layout.py, einsum_orders.py, einsum_types.py, semiring.py), einsum_bind.py compiles it;
+          einsum_layout.py, einsum_orders.py, einsum_singles.py, einsum_types.py, semiring.py), einsum_bind.py
+          compiles it;
           einsum_hurried.py puts that off for new shapes; einsum_quick.py and einsum_stored.py are short cuts for calls
           that were met before, einsum_memory.py and einsum_slices.py are for calls with a limit of memory,
           einsum_traced.py for calls in programs

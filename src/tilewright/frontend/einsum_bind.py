@@ -24,6 +24,7 @@ from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels, Pars
 from tilewright.frontend.einsum_path import Path, contraction_path
 from tilewright.frontend.einsum_program import einsum_program
 from tilewright.frontend.einsum_quick import QuickCalls, QuickView
+from tilewright.frontend.einsum_singles import Squeezed, marked, needless, without
 from tilewright.frontend.einsum_types import check_stored, computed_dtype, conversion, is_unaligned
 from tilewright.frontend.named_types import type_named
 from tilewright.frontend.semiring import semiring_named
@@ -36,6 +37,7 @@ from tilewright.runtime.devices import Device, device_for
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.runtime.executable import Executable
+    from tilewright.runtime.flat_plan import FlatPlan
     from tilewright.runtime.stored_program import StoredProgram
 
 _EXECUTABLES: MemoryCache[Hashable, Callable[..., Any]] = MemoryCache(capacity=1024)
@@ -47,7 +49,7 @@ class _Preparation:
     """What is done to an operand before every call."""
 
     dtype: np.dtype[Any] | None
-    view: PlainView | None
+    view: PlainView | Squeezed | None
 
     def __call__(self, array: Array) -> Array:
         if self.dtype is not None:
@@ -73,6 +75,7 @@ class BoundEinsum:
         quick: short cuts for repeated calls; None where there are none.
         copies_out: the last preparation copies what `out` held.
         orders: of the indices of each intermediate, outermost first, where they were chosen.
+        squeezed: gives of a result what the program writes, where that has fewer dimensions.
     """
 
     resolved: ResolvedEinsum
@@ -89,6 +92,7 @@ class BoundEinsum:
     quick: QuickCalls | QuickView | None = field(default=None, repr=False, compare=False)
     copies_out: bool = False
     orders: tuple[Labels, ...] = ()
+    squeezed: Squeezed | None = None
 
     @property
     def takes_operands_as_they_are(self) -> bool:
@@ -107,6 +111,15 @@ class BoundEinsum:
             return arrays
         pairs = zip(arrays, self.preparations, strict=True)
         return [array if prepare is None else prepare(array) for array, prepare in pairs]
+
+    def flat_plan(self, arrays: Sequence[Array], result: Array | None) -> FlatPlan | None:
+        """What a call with prepared operands and this result (None: a scalar) does, if that is known and simple."""
+        plan_of = getattr(self.executable, "flat_plan", None)  # which views and interpreted programs have not
+        if plan_of is None:
+            return None
+        written = result if result is None or self.squeezed is None else self.squeezed(result)
+        plan: FlatPlan | None = plan_of(arrays, written)
+        return plan
 
     def run(self, arrays: Sequence[Array], out: Array | None) -> Any:
         """The result for operands (and epilogue operands) of the bound signatures; `out` has been checked."""
@@ -128,9 +141,9 @@ class BoundEinsum:
             out[...] = value
             return out
         fresh = out is None or self.indirect
-        result = empty_result(self.shape, self.dtype, self.axes) if fresh else out
+        result = empty_result(self.shape, self.dtype, self.axes) if out is None or self.indirect else out
         if 0 not in self.shape:
-            self.executable(*arrays, out=result)
+            self.executable(*arrays, out=result if self.squeezed is None else self.squeezed(result))
             if self.quick is not None:
                 self.quick.learn(arrays, result, None, given)
         if out is None:
@@ -229,37 +242,40 @@ def bind(
         from tilewright.frontend.einsum_orders import orders_between
 
         orders = orders_between(resolved, path, operands, axes, dtype.itemsize)
+    gone = needless(resolved.spec, resolved.sizes, path, semiring.distributive) if not options.tiles else frozenset()
+    spec = without(resolved.spec, gone) if gone else resolved.spec
+    extra_labels = [marked(one, gone) for one in extra_labels]
     elements = tuple(
         scalar_type_of(one.dtype if new is None else new) for one, new in zip(operands, conversions, strict=True)
     )
-    labels = tuple(PlainView(labels).labels for labels in resolved.spec.inputs)
+    labels = tuple(PlainView(labels).labels for labels in spec.inputs)
     epilogue = epilogue_of(text, options, semiring, dtype, extras, extra_labels)
     written = partial(
-        _program, EinsumSpec(labels, resolved.spec.output), elements, scalar_type_of(dtype),
-        semiring=semiring, path=path, orders=orders, epilogue=epilogue,
+        _program, EinsumSpec(labels, spec.output), elements, scalar_type_of(dtype), semiring=semiring, path=path,
+        orders=tuple(tuple(one for one in order if one not in gone) for order in orders), epilogue=epilogue,
     )  # fmt: skip
     wanted = None if out is None else out.dtype
     if wanted is None and out_dtype is not None:
         wanted = type_named(out_dtype, f"einsum {text!r}: out_dtype").numpy
-    with _told_depth(len(resolved.sizes)):
+    with _told_depth(len(resolved.sizes) - len(gone)):
         program, stored = _storing(text, written, wanted, options.casting)
     device = device_for(options.target)
     if options.tiles and device.name == "cpu":
         _refuse_tiles(text, options)
     hurried = hurried and device.name == "cpu"
     executable = executable_of(program, device, size_tiles(text, resolved, options.tiles), hurried)
-    preparations = _preparations(
-        extras, stored if options.beta else None, resolved.spec.inputs, extra_labels, conversions
-    )
+    squeezed = Squeezed(resolved.spec.output, gone) if gone.intersection(resolved.spec.output) else None
+    previous = _Preparation(stored.newbyteorder("="), squeezed) if options.beta else None
+    preparations = _preparations(extras, previous, spec.inputs, extra_labels, conversions)
     stored = _canonical(stored)
     indirect = out is not None and (not out.dtype.isnative or is_unaligned(out))
     bound = BoundEinsum(
         resolved, path, program, executable, device, preparations, sizes_out, stored, axes, order, indirect,
-        copies_out=bool(options.beta), orders=orders,
+        copies_out=bool(options.beta), orders=orders, squeezed=squeezed,
     )  # fmt: skip
     if indirect or not bound.takes_as_they_are:
         return bound
-    return replace(bound, quick=_quick_calls(executable, sizes_out, stored, axes, math.prod(resolved.sizes)))
+    return replace(bound, quick=_quick_calls(bound))
 
 
 def _refuse_tiles(text: str, options: EinsumOptions) -> None:
@@ -301,14 +317,13 @@ def _canonical(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return canonical if canonical == native else native
 
 
-def _quick_calls(
-    executable: Callable[..., Any], shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...], points: int
-) -> QuickCalls | None:
-    plan_of = getattr(executable, "flat_plan", None)
-    if 0 in shape or plan_of is None:
+def _quick_calls(bound: BoundEinsum) -> QuickCalls | None:
+    shape, dtype, axes = bound.shape, bound.dtype, bound.axes
+    if 0 in shape or not hasattr(bound.executable, "flat_plan"):
         return None
     large = partial(empty_result, shape, dtype, axes) if is_large(shape, dtype) else None
-    return QuickCalls(plan_of, fresh_strides(shape, dtype.itemsize, axes), points, large)
+    points = math.prod(bound.resolved.sizes)
+    return QuickCalls(bound.flat_plan, fresh_strides(shape, dtype.itemsize, axes), points, large)
 
 
 def is_view(
@@ -343,7 +358,7 @@ def _lies_as(spec: EinsumSpec, operand: Signature, order: str) -> bool:
 
 def _preparations(
     extras: Sequence[Signature],
-    previous: np.dtype[Any] | None,
+    previous: _Preparation | None,
     labels: Sequence[Labels],
     extra_labels: Sequence[Labels],
     conversions: Sequence[np.dtype[Any] | None],
@@ -356,7 +371,7 @@ def _preparations(
         prepared.append(_preparation(conversion(extra, extra.dtype), BROADCAST in mine, mine))
     if previous is not None:
         # A copy of what out held: the program may read it after it has begun to write the result.
-        prepared.append(_Preparation(previous.newbyteorder("="), None))
+        prepared.append(previous)
     return tuple(prepared) if any(one is not None for one in prepared) else None
 
 

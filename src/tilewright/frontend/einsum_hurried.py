@@ -145,10 +145,9 @@ class HurriedEinsum:
     def _is_of_any_shape(self, arrays: Sequence[Array], result: Any) -> bool:
         """Whether some kernel of a call is one of any shape, as far as that can be seen."""
         bound: Any = self.bound
-        plan_of = getattr(bound.executable, "flat_plan", None)
-        if plan_of is None:
+        if not hasattr(bound.executable, "flat_plan"):
             return False
-        plan = plan_of(bound.prepared(arrays), result if bound.shape else None)
+        plan = bound.flat_plan(bound.prepared(arrays), result if bound.shape else None)
         return plan is None or any(one.native.name == ANY_SHAPE for one in plan.launches)
 
     def _counted(self, entry: NativeEntry) -> NativeEntry:

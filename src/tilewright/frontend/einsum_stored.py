@@ -157,10 +157,9 @@ def store_einsum(
     key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Array], result: Any, calls: int = 0
 ) -> None:
     """Keep an einsum that has been run on these arrays, if it is simple enough; `calls`: see `einsum_hurried`."""
-    plan_of = getattr(bound.executable, "flat_plan", None)  # which views and interpreted programs have not
-    if plan_of is None or not bound.takes_operands_as_they_are or bound.indirect:
+    if bound.executable is None or not bound.takes_operands_as_they_are or bound.indirect:
         return
-    plan: FlatPlan | None = plan_of(bound.prepared(arrays), result if bound.shape else None)
+    plan = bound.flat_plan(bound.prepared(arrays), result if bound.shape else None)
     if plan is None:
         return
     facts = {
