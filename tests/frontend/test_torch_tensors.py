@@ -154,6 +154,13 @@ def test_transforms_of_torch_func() -> None:
         torch.func.vmap(row_sums)(a[None])
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8])
+def test_transforms_compute_in_bytes_where_that_is_asked_for(dtype: Any) -> None:
+    a, b = torch.full((3, 4), 100, dtype=dtype), torch.full((4, 5), 2, dtype=dtype)
+    found = torch.func.vmap(lambda x: tw.einsum("j,jk->k", x, b, dtype=dtype))(a)
+    torch.testing.assert_close(found, a @ b)
+
+
 def test_what_records_operators_sees_one() -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 

@@ -71,7 +71,8 @@ def _dtype_name(dtype: Any) -> str:
 def _new_tensor(expression: str, operands: Sequence[Any], dtype: str, semiring: str, target: str) -> Any:
     """The einsum of tensors that torch does not follow here, in memory of its own and in C order."""
     arrays = [array_of(one, f"einsum: operand {number}") for number, one in enumerate(operands)]
-    result = einsum(expression, *arrays, dtype=dtype or None, semiring=semiring, target=target or None, order="C")
+    element = scalar_type_of(dtype).numpy if dtype else None  # the names "i8" and "u8" are NumPy's to `einsum`
+    result = einsum(expression, *arrays, dtype=element, semiring=semiring, target=target or None, order="C")
     shared = any(np.may_share_memory(result, one) for one in arrays)
     return tensor_of(np.array(result, order="C") if shared else result)
 
