@@ -236,8 +236,9 @@ def main() -> int:
     changed = with_best_settings(options.threads)
     functions = contenders(options.peers.split(","), options.threads)
     machine = describe_machine()
-    known = limits.limits()
-    machine["limits of one core"] = {name: round(value, 1) for name, value in known.items()}
+    known = limits.limits(options.threads)
+    one = "one core" if options.threads == 1 else f"one core, and bytes of {options.threads} together"
+    machine[f"limits of {one}"] = {name: round(value, 1) for name, value in known.items()}
     print(f"{machine['processor']}, {options.threads} of {machine['cores']} cores, {machine['versions']}")
     print("settings: " + ", ".join(f"{name}={value}" for name, value in changed.items()))
     print(f"{'case':<9}{'expression':<22}{'type':<5}{'GFLOP':>6}  GFLOP/s as called (in C order)")

@@ -1,4 +1,4 @@
-"""What one core of this machine can do at most: fused multiply-adds, and bytes to and from memory.
+"""What a core of this machine can do at most: fused multiply-adds, and bytes to and from memory (of several, too).
 
     python benchmarks/limits.py
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from tilewright.runtime.speeds import bandwidth, multiply_add_peak
 
 
-def limits() -> dict[str, float]:
-    """All of them, by name."""
+def limits(threads: int = 1) -> dict[str, float]:
+    """All of them, by name: multiply-adds of one core, and bytes of so many threads together."""
     peaks = {f"{dtype} GFLOP/s": peak(dtype) for dtype in ("f32", "f64")}
-    return peaks | {f"{kind} GB/s": 1e-9 * bandwidth(kind) for kind in ("read", "write", "copy")}
+    return peaks | {f"{kind} GB/s": 1e-9 * bandwidth(kind, threads) for kind in ("read", "write", "copy")}
 
 
 def peak(dtype: str) -> float:
