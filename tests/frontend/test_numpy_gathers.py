@@ -77,13 +77,25 @@ GATHERS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "take one": (lambda y: np.take(y, -2, axis=1), (Y,)),
     "take clipped": (lambda y, t: y.take(t * 3, axis=0, mode="clip"), (Y, TABLE)),
     "take wrapped": (lambda y, t: np.take(y, t * 3, axis=0, mode="wrap"), (Y, TABLE)),
+    "take clipped, a list": (lambda v: (np.take(v, [0], mode="clip"), v.take((-7, 9), mode="clip")), (V,)),
+    "take wrapped, a list": (lambda y: np.take(y, [0, -9, 7], axis=1, mode="wrap"), (Y,)),
+    "take a table": (lambda v: np.take(v, [[0, 1], [-1, 3]]), (V,)),
     "along": (lambda y: np.take_along_axis(y, np.argmax(y, axis=1, keepdims=True), axis=1), (Y,)),
     "along columns": (lambda y: np.take_along_axis(y, (y[:1] % 2).astype(np.int64) - 1, axis=0), (Y,)),
     "along all": (lambda y, i: np.take_along_axis(y, i, axis=None), (Y, AT)),
     "interp": (np.interp, (Y - 1, SORTED[1:], V[1:])),
     "interp odd": (lambda x, a, b: np.interp(x, a, b, left=-7.0, right=8.0), (ODD, np.arange(5.0), V)),
     "interp of one": (lambda x, a, b: np.interp(x, a[:1], b[:1]), (ODD[1:], SORTED, V)),
+    "interp complex": (np.interp, (Y - 1, SORTED[1:], V[1:] - 1j * V[1:] ** 2)),
+    "interp complex odd": (lambda x, a, b: np.interp(x, a, b, left=-7j, right=8.0), (ODD, np.arange(5.0), V * 1j)),
+    "interp of numbers": (lambda a, b: (np.interp(0.3, a, b), np.interp(2, a, b)), (np.arange(5.0), V)),
+    "interp on lists": (lambda x: np.interp(x, [0, 1, 2.5], (1.0, 2, 4j)), (ODD,)),
+    "interp on constants": (lambda x, v: np.interp(x, np.array([0, 1, 2.5]), v[:3]), (ODD, V)),
+    "interp of a list": (lambda v: np.interp([[0.5, 7.0], [-1.0, v[0]]], [0, v[2]], v[1:3]), (V,)),
     "searchsorted": (np.searchsorted, (SORTED, ODD)),
+    "searchsorted in a list": (lambda x: np.searchsorted([0.0, 1, 1, 4], x), (ODD,)),
+    "searchsorted of a list": (lambda a: np.searchsorted(a, [[0.5, 1], [9, 10]], side="right"), (SORTED,)),
+    "searchsorted of a number": (lambda a: a.searchsorted(1.0, "right"), (SORTED,)),
     "searchsorted right": (lambda a, x: a.searchsorted(x, side="right"), (SORTED, ODD)),
     "searchsorted nan": (np.searchsorted, (np.array([1.0, np.nan, np.nan]), ODD)),
     "searchsorted whole": (np.searchsorted, (np.arange(7), AT)),
@@ -116,6 +128,7 @@ NEIGHBOURS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "pad values": (lambda y: np.pad(y, 2, constant_values=((1, 2), (3, 4))), (Y,)),
     "pad a pair": (lambda v: np.pad(v, (1, 0), "edge"), (V,)),
     "pad nothing": (lambda v: np.pad(v, 0), (V,)),
+    "convolve lists": (lambda v: (np.convolve(v, [1.0, 2.0]), np.convolve([1, 2, 3], v), np.convolve(v, 2)), (V,)),
     **{f"convolve {m}": (lambda v, s, m=m: np.convolve(v, s[:3], m), (V, SORTED)) for m in ("full", "same", "valid")},
     **{
         f"convolve by {m}": (lambda v, s, m=m: np.convolve(s[:2], v, m), (V, SORTED)) for m in ("full", "same", "valid")
@@ -148,6 +161,19 @@ def test_gathers_are_those_of_numpy(name: str, target: str) -> None:
 @pytest.mark.parametrize("name", NEIGHBOURS)
 def test_neighbours_are_those_of_numpy(name: str) -> None:
     check(*NEIGHBOURS[name])
+
+
+BESIDE_INFINITIES = [([1, 1, 1], [np.inf, 1]), ([1, 2, 3, 4], [1, np.nan, 0]), ([np.inf, 1, 2], [1, 0, 2, np.inf, 4])]
+
+
+@each_device
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize(("a", "v"), BESIDE_INFINITIES)
+def test_convolutions_multiply_no_infinity_by_what_is_outside(a: Any, v: Any, mode: Any, target: str) -> None:
+    for dtype in (np.float32, np.float64, np.complex128):
+        arguments = np.array(a, dtype), np.array(v, dtype)
+        with np.errstate(invalid="ignore"):
+            check(lambda x, y: np.convolve(x, y, mode), arguments, target)
 
 
 @pytest.mark.parametrize("name", ["elements", "columns", "searchsorted", "convolve full", "pad edge", "tril 0"])
@@ -191,6 +217,18 @@ def test_numbers_of_a_counter_are_not_compared() -> None:
         (lambda v, i: np.pad(v, 1, "mean"), "mode 'mean' cannot be traced; traceable: constant, edge"),
         (lambda v, i: np.pad(v, ((1, 2), (3, 4))), "for 1 dimensions; a number, a pair"),
         (lambda v, i: np.convolve(v[None], v), "of 2 and 1 dimensions; both are vectors"),
+        (lambda v, i: np.convolve(v, [1.0, "a"]), "numpy.convolve: v: a list has numbers, not 'a' of type str"),
+        (lambda v, i: np.take(v, [1.5], mode="clip"), "indices are integers, not f64"),
+        (
+            lambda v, i: np.interp(v, "points", v),
+            "numpy.interp: xp must be an array or a list of numbers, not 'points'",
+        ),
+        (lambda v, i: np.interp(v, [[0, 1]], v), "xp and fp are vectors, not of 2 and 1 dimensions"),
+        (lambda v, i: np.interp(v, [0, 1], [2, 3, 4]), "xp has 2 elements and fp 3; they must be equally many"),
+        (lambda v, i: np.interp(v, [0, [1]], v), r"the parts of a list have the shapes \(\), \(1,\), not one"),
+        (lambda v, i: np.interp(v, np.arange(65.0), v), "has 65 constants; 1 to 64 may be listed in a program"),
+        (lambda v, i: np.interp(v * 1j, v, v), "numpy.interp: x is real, not c128; give x.real"),
+        (lambda v, i: np.searchsorted(v[None], v), "a is a vector, not of 2 dimensions"),
         (lambda v, i: np.diff(v, n=-1), "n is a constant of at least 0"),
         (lambda v, i: np.gradient(v, 1, 2), "give one distance, or as many"),
         (lambda v, i: np.nonzero(v), "examples/filter.py"),

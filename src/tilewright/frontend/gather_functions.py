@@ -14,14 +14,12 @@ import numpy as np
 from tilewright.frontend import array_functions, control_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.array_proxy import ArrayProxy, subscript
+from tilewright.frontend.listed_arrays import MOST_LISTED, array_of, operand_of
 from tilewright.frontend.program_tracing import IndexProxy, is_array
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.frontend.shape_functions import ravel, stack
-from tilewright.ir.scalars import BOOL, F64, I64
+from tilewright.ir.scalars import BOOL, C128, F64, I64
 from tilewright.ir.sizes import ONE
-
-MOST_LISTED = 64
-"""A list of indices may have so many."""
 
 
 def gathered(array: ArrayProxy, keys: Sequence[Any]) -> Any:
@@ -112,7 +110,11 @@ def take(a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> 
     extent = values.shape[place]
     if mode not in ("raise", "clip", "wrap"):
         raise TypeError(f"numpy.take: mode is 'raise', 'clip' or 'wrap', not {mode!r}")
+    indices = list(indices) if isinstance(indices, tuple) else indices
+    if isinstance(indices, list | np.ndarray) and (mode != "raise" or np.ndim(indices) != 1):
+        indices = array_of("numpy.take: indices", indices)
     if mode != "raise" and (is_array(indices) or isinstance(indices, ScalarProxy)):
+        _check_indices(values, indices)
         indices = indices if isinstance(indices, IndexProxy) else indices.astype(I64)  # which holds the extent
     if mode == "clip":
         indices = scalar_functions.clip(indices, 0, extent - 1)
@@ -151,6 +153,10 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
     """`numpy.searchsorted`: where elements would be put into a sorted array; nans are the greatest."""
     if side not in ("left", "right"):
         raise TypeError(f"numpy.searchsorted: side is 'left' or 'right', not {side!r}")
+    a, v = array_of("numpy.searchsorted: a", a), operand_of("numpy.searchsorted: v", v)
+    sorter = None if sorter is None else array_of("numpy.searchsorted: sorter", sorter)
+    if a.ndim != 1:
+        raise TypeError(f"numpy.searchsorted: a is a vector, not of {a.ndim} dimensions")
     before: Callable[[Any, Any], Any] = _less if side == "left" else lambda one, other: ~_less(other, one)
 
     def place(value: Any) -> Any:
@@ -175,8 +181,16 @@ def _less(one: Any, other: Any) -> Any:
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any:
-    """`numpy.interp`: on the lines between points, of which there is one at least; computed in f64."""
-    points, heights = (one.astype(F64) for one in (xp, fp))
+    """`numpy.interp`: on the lines between points, of which there is one at least; computed in f64, of complex `fp` in
+    c128.
+    """
+    x, points, heights = (
+        operand_of("numpy.interp: x", x),
+        array_of("numpy.interp: xp", xp),
+        array_of("numpy.interp: fp", fp),
+    )
+    _check_points(x, points, heights)
+    points, heights = points.astype(F64), heights.astype(C128 if heights.scalar.is_complex else F64)
     last = points.shape[0] - 1
 
     def height(at: Any) -> Any:
@@ -191,6 +205,17 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Any
         return scalar_functions.where(at == at, found, at)  # noqa: PLR0124  # nan
 
     return array_functions.elementwise(lambda one: height(one.astype(F64)), [x])
+
+
+def _check_points(x: Any, points: Any, heights: Any) -> None:
+    for name, one in (("x", x), ("xp", points)):
+        if one.scalar.is_complex:
+            raise TypeError(f"numpy.interp: {name} is real, not {one.scalar}; give {name}.real")
+    if points.ndim != 1 or heights.ndim != 1:
+        raise TypeError(f"numpy.interp: xp and fp are vectors, not of {points.ndim} and {heights.ndim} dimensions")
+    counts = [one.variable.type.shape[0] for one in (points, heights)]
+    if counts[0].constant is not None and counts[1].constant is not None and counts[0] != counts[1]:
+        raise TypeError(f"numpy.interp: xp has {counts[0]} elements and fp {counts[1]}; they must be equally many")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.frontend import array_functions, fold_functions, scalar_functions
+from tilewright.frontend import array_functions, control_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
+from tilewright.frontend.array_proxy import subscript
+from tilewright.frontend.listed_arrays import operand_of
 from tilewright.frontend.program_tracing import is_array
 from tilewright.frontend.scalar_tracing import common_type
 from tilewright.ir.scalars import BOOL, F64
@@ -151,22 +153,49 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """`numpy.convolve` of vectors, each element a sum over the second one."""
     if mode not in ("full", "same", "valid"):
         raise TypeError(f"numpy.convolve: mode is 'full', 'same' or 'valid', not {mode!r}")
+    a, v = _vector("numpy.convolve: a", a), _vector("numpy.convolve: v", v)
     if a.ndim != 1 or v.ndim != 1:
         raise TypeError(f"numpy.convolve of {a.ndim} and {v.ndim} dimensions; both are vectors")
     first, count = a.shape[0], v.shape[0]
     scalar = common_type([a.scalar, v.scalar])
-    wide, turned = pad(a.astype(scalar), (count - 1, count - 1)), v.astype(scalar)[::-1]
-
-    def summed(start: Any) -> Any:
-        return fold_functions.reduce("add", 0, wide[start : start + count] * turned)
-
+    values, turned = a.astype(scalar), v.astype(scalar)[::-1]
+    wide = pad(values, (count - 1, count - 1))
     longer, shorter = scalar_functions.maximum(first, count), scalar_functions.minimum(first, count)
     begin, found = {
         "full": (0, first + count - 1),
         "same": ((shorter - 1) // 2, longer),
         "valid": (shorter - 1, longer - shorter + 1),
     }[mode]
-    return array_functions.map(lambda i: summed(i + begin), array_functions.iota(found))
+
+    def summed(place: Any) -> Any:
+        start = place + begin
+        return fold_functions.reduce("add", 0, wide[start : start + count] * turned)
+
+    def summed_inside(place: Any) -> Any:
+        """The same over what is inside of `a` only, which takes longer as the sums are of several lengths."""
+        last = place + begin
+        low, high = scalar_functions.maximum(last - count + 1, 0), scalar_functions.minimum(last + 1, first)
+        moved = count - 1 - last
+        inside = subscript(values, slice(low, high), checked=False)
+        return fold_functions.reduce(
+            "add", 0, inside * subscript(turned, slice(low + moved, high + moved), checked=False)
+        )
+
+    sums = array_functions.map(summed, array_functions.iota(found))
+    if scalar.kind not in "fc":
+        return sums
+
+    def repaired(place: Any, one: Any) -> Any:
+        """A nan may come from a zero of the border that met an infinity or a nan."""
+        return control_functions.cond(one == one, lambda: one, lambda: summed_inside(place))  # noqa: PLR0124  # nan
+
+    return array_functions.map(repaired, array_functions.iota(found), sums)
+
+
+def _vector(what: str, value: Any) -> Any:
+    """An array, or one element of it."""
+    operand = operand_of(what, value)
+    return operand if is_array(operand) else array_functions.replicate(1, operand)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {"diff": diff, "gradient": gradient, "pad": pad, "convolve": convolve}
