@@ -36,6 +36,11 @@ FUNCTIONS: list[tuple[Callable[..., Any], Callable[..., Any], str]] = [
     (lambda x: np.fmod(100, x), lambda x: np.where(x == 0, 0, np.fmod(100, np.where(x == 0, 1, x))), "i"),
     (lambda x: np.divmod(x, 3)[1], lambda x: np.divmod(x, 3)[1], "i"),
     (np.reciprocal, np.reciprocal, "f"),
+    (np.reciprocal, lambda x: np.where(x == 0, x, np.reciprocal(np.where(x == 0, x.dtype.type(1), x))), "iu"),
+    (lambda x: np.clip(x, -1000, 5), lambda x: np.clip(x, -1000, 5), "u"),
+    (lambda x: x.clip(0, 2**70), lambda x: x.clip(0, 2**70), "iu"),
+    (lambda x: tw.clip(x, -(2**70), None), lambda x: x, "iu"),
+    (lambda x: +x + x.astype(dtype=x.dtype, copy=False), lambda x: x + x, "fiu"),
     (np.fix, np.fix, "f"),
     (np.diff, np.diff, "iu"),
     (lambda x: np.diff(x > 0), lambda x: np.diff(x > 0), "fi"),
@@ -144,10 +149,56 @@ def test_what_there_is_not_says_what_to_write() -> None:
         (lambda xs: np.gradient(xs, xs), r"\(ys\[2:\] - ys\[:-2\]\) / \(xs\[2:\] - xs\[:-2\]\)"),
         (np.spacing, "numpy.spacing cannot be traced; traceable: absolute"),
         (lambda xs: np.roll(tw.replicate(2, xs), (1, 2, 3), (0, 1)), "roll along 2 axes by 3 shifts; give one"),
-        (lambda xs: np.reciprocal(xs.astype("i64")), "numpy.reciprocal of integers"),
+        (lambda xs: +(xs > 0), "numpy.positive is not defined on bool; write the operand alone"),
+        (np.trace, r"need two dimensions at least, and xs is of type \[n\]f64; np.diag makes a matrix"),
+        (lambda xs: xs.diagonal(1), "need two dimensions at least"),
+        (lambda xs: xs.reshape(2, 2, order="A"), "order is 'C' or 'F', not 'A': how an array lies in memory"),
+        (lambda xs: xs.ravel("K"), "order is 'C' or 'F', not 'K'"),
+        (lambda xs: xs.astype("f4", casting="safe"), "got an unexpected keyword argument 'casting'"),
     ):
-        with pytest.raises(TypeError, match=told):
+        with pytest.raises(TypeError, match=f"^test_numpy_functions.py:[0-9]+: in program applied: .*{told}"):
             of(function)(np.ones(4))
+    with pytest.raises(OverflowError, match="the constant 300 is out of the range of u8: 0 to 255"):
+        of(lambda xs: xs.astype("u1").clip(300, 5))(np.ones(4))
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+def test_arguments_of_methods(target: str) -> None:
+    if target == "opencl":
+        opencl_or_skip()
+
+    def turned(x: Any) -> Any:
+        return (
+            *(x.transpose((1, 0)), x.transpose([-1, 0]), x.transpose(None), x.transpose(1, 0), x[0].transpose(0)),
+            *(x.reshape(6, 2, order="F"), x.reshape((2, -1, 2), order="F"), np.reshape(x, -1, order="F")),
+            *(np.reshape(x, (6, 2), "C"), np.ravel(x, "F"), x.flatten("F"), x.copy(order="C"), x.T.ravel(order="C")),
+            *(x.astype("f4", copy=False), x.astype(dtype="f4"), x[0, 1].astype(dtype=np.float32, copy=True)),
+            *(np.concatenate([x, x], axis=None), np.concatenate([x, x.T, [1, 2]], axis=None)),
+        )
+
+    @tw.program
+    def program(x: tw.f64["n", "m"]) -> Any:
+        return turned(x)
+
+    x = np.arange(12.0).reshape(3, 4)
+    check(program, (x,), turned(x), (target,))
+
+
+def test_truth_values_are_numbers_where_numpy_takes_them_so() -> None:
+    def several(x: Any, y: Any) -> Any:
+        return (
+            *(x**2, x**3, x**1, x**0, x**True, x**x, True**x, 2**x, x**2.0, x**0.5, np.power(x, 2), np.square(x)),
+            *(x ** np.uint8(2), x ** np.int64(3), x ** np.bool_(True), np.reciprocal(x), x[0] ** 2, x ** (y % 3)),
+            *(np.tril(x), np.triu(x[None]), np.clip(x, -1, 5)),
+        )
+
+    @tw.program
+    def program(x: tw.bool_["n"], y: tw.i16["n"]) -> Any:
+        return several(x, y)
+
+    arguments = np.array([True, False, True]), np.array([0, 1, 2], np.int16)
+    with np.errstate(all="ignore"):
+        check(program, arguments, several(*arguments))
 
 
 @pytest.mark.parametrize("ours", [tw.abs, tw.sign, tw.square, tw.isfinite])

@@ -18,10 +18,11 @@ from tilewright.frontend.program_tracing import (
     user_location,
     wrap,
 )
-from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign, power
+from tilewright.frontend.scalar_powers import power
+from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign
 from tilewright.ir.counts import element_count, is_natural
 from tilewright.ir.nodes import Atom, Index, Slice, SliceDimension, Variable
-from tilewright.ir.scalars import ScalarType
+from tilewright.ir.scalars import BOOL, I8, ScalarType
 from tilewright.ir.sizes import ZERO, Size, ceil_division, maximum, size
 
 _LARGEST_UNROLLED_ITERATION = 64
@@ -93,11 +94,11 @@ class ArrayProxy:
 
         return transpose(self)
 
-    def astype(self, scalar: object) -> Any:
-        """Elements converted to another scalar type."""
+    def astype(self, dtype: object, *, copy: bool = True) -> Any:
+        """Elements converted to another scalar type; `copy` has no meaning here, where arrays do not change."""
         from tilewright.frontend.array_functions import elementwise
 
-        return elementwise(lambda one: one.astype(scalar), [self])
+        return elementwise(lambda one: one.astype(dtype), [self])
 
     @property
     def real(self) -> Any:
@@ -117,11 +118,13 @@ class ArrayProxy:
         """The complex conjugates (itself for real types)."""
         return apply("conj", self)
 
-    def reshape(self, *shape: Any) -> Any:
-        """The elements in row-major order under another shape; -1 stands for what is left."""
-        from tilewright.frontend.array_functions import reshape
+    def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+        """The elements in row-major order, or in column-major order ("F"), under another shape; -1 stands for what is
+        left, and `copy` has no meaning here.
+        """
+        from tilewright.frontend.shape_functions import reshape
 
-        return reshape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape)
+        return reshape(self, shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape, order)
 
     def with_item(self, indices: Any, value: Any) -> Any:
         """A copy with one element or sub-array replaced (`tw.update`)."""
@@ -205,7 +208,7 @@ class ArrayProxy:
     __truediv__, __rtruediv__ = ScalarProxy.__truediv__, ScalarProxy.__rtruediv__
     __floordiv__, __rfloordiv__ = ScalarProxy.__floordiv__, ScalarProxy.__rfloordiv__
     __mod__, __rmod__ = ScalarProxy.__mod__, ScalarProxy.__rmod__
-    __pow__, __rpow__ = ScalarProxy.__pow__, ScalarProxy.__rpow__
+    __rpow__ = ScalarProxy.__rpow__
     __and__, __rand__ = ScalarProxy.__and__, ScalarProxy.__rand__
     __or__, __ror__ = ScalarProxy.__or__, ScalarProxy.__ror__
     __xor__, __rxor__ = ScalarProxy.__xor__, ScalarProxy.__rxor__
@@ -215,6 +218,14 @@ class ArrayProxy:
     __lt__, __le__, __gt__, __ge__ = ScalarProxy.__lt__, ScalarProxy.__le__, ScalarProxy.__gt__, ScalarProxy.__ge__
     __neg__, __abs__, __invert__ = ScalarProxy.__neg__, ScalarProxy.__abs__, ScalarProxy.__invert__
     __divmod__, __rdivmod__ = ScalarProxy.__divmod__, ScalarProxy.__rdivmod__
+
+    def __pow__(self, other: Any) -> Any:
+        if self.scalar == BOOL and type(other) is int and other == 2:  # NumPy's way of squares, which has another type
+            return self.astype(I8)
+        return power(self, other)
+
+    def __pos__(self) -> Any:
+        return np.positive(self)
 
     def __round__(self, digits: int | None = None) -> Any:
         from tilewright.frontend.array_functions import elementwise

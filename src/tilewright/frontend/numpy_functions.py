@@ -16,6 +16,7 @@ from tilewright.frontend import (
 )
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.einsum import einsum
+from tilewright.frontend.program_tracing import is_array
 from tilewright.frontend.scalar_functions import rounded
 from tilewright.frontend.scalar_tracing import apply
 from tilewright.frontend.tensordot import tensordot
@@ -69,9 +70,19 @@ def _flipped(array: Any, axis: int | Sequence[int] | None = None) -> Any:
 
 def _clipped(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Any:
     """`numpy.clip`, in which None is no bound."""
-    lower, upper = (one if other is None else other for one, other in ((a_min, min), (a_max, max)))
-    value = a if lower is None else scalar_functions.maximum(a, lower)
-    return value if upper is None else scalar_functions.minimum(value, upper)
+    return scalar_functions.clip(a, a_min if min is None else min, a_max if max is None else max)
+
+
+def _transposed(array: Any, *axes: Any) -> Any:
+    """The method, whose axes are one sequence, or given one by one."""
+    one = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], tuple | list)) else axes
+    return array_functions.transpose(array, one or None)
+
+
+def _concatenated(arrays: Sequence[Any], axis: int | None = 0) -> Any:
+    if axis is None:
+        return array_functions.concat(*(shape_functions.ravel(one) if is_array(one) else one for one in arrays))
+    return array_functions.concat(*arrays, axis=axis)
 
 
 def _angle(value: Any) -> Any:
@@ -93,7 +104,7 @@ _OTHERS: dict[str, Callable[..., Any]] = {
     "round": lambda value, decimals=0: rounded(value, decimals),
     "around": lambda value, decimals=0: rounded(value, decimals),
     "fix": lambda value: apply("trunc", value),
-    "concatenate": lambda arrays, axis=0: array_functions.concat(*arrays, axis=axis),
+    "concatenate": _concatenated,
     "einsum": einsum,
     "tensordot": tensordot,
     **axis_functions.FUNCTIONS,
@@ -146,6 +157,6 @@ METHODS: dict[str, Callable[..., Any]] = {
     **gather_functions.METHODS,
     "clip": _clipped,
     "round": lambda value, decimals=0: rounded(value, decimals),
-    "transpose": lambda array, *axes: array_functions.transpose(array, axes or None),
+    "transpose": _transposed,
 }
 """What traced arrays have as methods, beside those that `ArrayProxy` has itself."""

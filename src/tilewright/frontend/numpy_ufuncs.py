@@ -12,7 +12,9 @@ from typing import Any
 
 from tilewright.frontend import scalar_functions
 from tilewright.frontend.scalar_functions import where
-from tilewright.frontend.scalar_tracing import apply, power
+from tilewright.frontend.scalar_powers import power
+from tilewright.frontend.scalar_tracing import apply
+from tilewright.ir.scalars import BOOL, I8
 
 
 def traced_ufunc(ufunc: Any, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -76,9 +78,28 @@ def _heaviside(value: Any, at_zero: Any) -> Any:
 
 
 def _reciprocal(value: Any) -> Any:
-    if value.scalar.is_integer:
-        raise TypeError("numpy.reciprocal of integers cannot be traced; write 1 / x for a float, or tw.where")
-    return 1 / value
+    """Of integers, as NumPy has it, what is left of 1 / x as a whole number; of 0, which it leaves open, 0."""
+    value = _as_number(value)
+    if not value.scalar.is_integer:
+        return 1 / value
+    unit = value == 1 if value.scalar.kind == "u" else (value == 1) | (value == -1)
+    return where(unit, value, 0)
+
+
+def _square(value: Any) -> Any:
+    value = _as_number(value)
+    return value * value
+
+
+def _as_number(value: Any) -> Any:
+    """Truth values as i8, as NumPy's functions of numbers take them."""
+    return value.astype(I8) if value.scalar == BOOL else value
+
+
+def _positive(value: Any) -> Any:
+    if value.scalar == BOOL:
+        raise TypeError("numpy.positive is not defined on bool; write the operand alone, or x.astype(tw.i8)")
+    return value
 
 
 def _log_add_exp(left: Any, right: Any) -> Any:
@@ -108,10 +129,10 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "degrees": lambda value: _as_float(value) * (180 / math.pi),
     "signbit": lambda value: scalar_functions.copysign(1.0, value) < 0,
     "sign": scalar_functions.sign,
-    "square": scalar_functions.square,
+    "square": _square,
     "isfinite": scalar_functions.isfinite,
     "clip": scalar_functions.clip,
-    "positive": lambda value: value,
+    "positive": _positive,
     "matmul": _matrix_product,
     "logical_and": lambda left, right: _truth(left) & _truth(right),
     "logical_or": lambda left, right: _truth(left) | _truth(right),

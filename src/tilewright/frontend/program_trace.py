@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from tilewright.ir.nodes import Program, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.verifier import IRError, verify
 
+_OF_A_PROXY = re.compile(r"\b(Array|Scalar|Index|Weak)Proxy\b")
 _LOCATED = (TypeError, ValueError, IndexError, OverflowError, AttributeError, ExtentError, PathError)
 
 
@@ -77,13 +79,15 @@ def trace_function(
 
 
 def _located(error: Exception, name: str) -> str | None:
-    """The message with file and line, of an error that this package has raised while it traced; None for others."""
+    """The message with file and line, of an error that this package has raised while it traced, or Python of what
+    proxies do not have; None for others.
+    """
     if type(error) not in _LOCATED:
         return None
     import traceback  # which no other call needs
 
     frames = traceback.extract_tb(error.__traceback__)
-    if not frames or not is_ours(frames[-1].filename):
+    if not frames or not (is_ours(frames[-1].filename) or _OF_A_PROXY.search(str(error))):
         return None
     users = [one for one in frames if not is_ours(one.filename)]
     if not users:

@@ -88,9 +88,16 @@ def square(value: Any) -> Any:
 def clip(value: Any, lower: Any, upper: Any) -> Any:
     """minimum(maximum(value, lower), upper); a bound that is None does not bind.
 
+    Nor does one below or above all numbers of an integer type, as in NumPy.
+
     >>> float(clip(7.0, 0, 1))
     1.0
     """
+    dtype = getattr(value, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        lower = None if type(lower) is int and lower <= limits.min else lower
+        upper = None if type(upper) is int and upper >= limits.max else upper
     raised = value if lower is None else maximum(value, lower)
     return raised if upper is None else minimum(raised, upper)
 

@@ -50,8 +50,6 @@ from tilewright.ir.scalars import (
 )
 
 _LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
-_LARGEST_UNROLLED_POWER = 64
-_LARGEST_WHOLE_FLOAT, _LARGEST_HALF = 4, 2.5  # products of so few numbers are as right as the power
 _THROUGH = {I8: I32, I16: I32, U8: I32, U16: I32, U32: I64}
 
 
@@ -84,13 +82,13 @@ class ScalarProxy:
         """The NumPy dtype of its type."""
         return self.scalar.numpy
 
-    def astype(self, scalar: object) -> ScalarProxy:
-        """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name).
+    def astype(self, dtype: object, *, copy: bool = True) -> ScalarProxy:
+        """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name); `copy` has no meaning here.
 
         Raises:
             ValueError: for "i8" and "u8", which are eight bytes in NumPy.
         """
-        return ScalarProxy(convert(self.builder, named_types.type_named(scalar), self.atom), self.builder)
+        return ScalarProxy(convert(self.builder, named_types.type_named(dtype), self.atom), self.builder)
 
     @property
     def real(self) -> ScalarProxy:
@@ -210,10 +208,12 @@ class ScalarProxy:
         return apply("mod", other, self)
 
     def __pow__(self, other: Any) -> Any:
+        from tilewright.frontend.scalar_powers import power
+
         return power(self, other)
 
     def __rpow__(self, other: Any) -> Any:
-        return power(other, self)
+        return apply("pow", other, self)
 
     def __and__(self, other: Any) -> Any:
         return apply("and", self, other)
@@ -340,6 +340,7 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
     scalar = _promoted_for_constants(scalar, values)
     if scalar == BOOL:
         operator = _LOGIC_OF_BOOL.get(operator, operator)
+        scalar = I8 if operator == "pow" else scalar
     if operator == "conj" and not scalar.is_complex:
         return proxies[0]
     if (operator in ("floor", "ceil", "trunc") and scalar.kind in "biu") or (operator == "abs" and scalar == BOOL):
@@ -391,35 +392,6 @@ def foreign(variable: Variable) -> str:
         f"{variable} of type {variable.type} was made while another program was traced, and is unknown here; hand it "
         "over as an argument"
     )
-
-
-def power(base: Any, exponent: Any) -> Any:
-    """base ** exponent. Whole constant exponents become products and so work on integers and complex numbers too.
-
-    So do halves up to 2.5, with a square root: as of NumPy's `xs ** 0.5`, that of -inf is nan, that of -0.0 is -0.0.
-    """
-    if not isinstance(base, ScalarProxy) or not isinstance(exponent, int | float | np.integer | np.floating):
-        return apply("pow", base, exponent)
-    is_float = isinstance(exponent, float | np.floating)
-    largest = _LARGEST_WHOLE_FLOAT if is_float else _LARGEST_UNROLLED_POWER
-    magnitude: Any = abs(exponent)
-    if not magnitude <= largest or (base.scalar.kind in "biu" and (is_float or exponent < 0)):
-        return apply("pow", base, exponent)
-    count = int(magnitude)
-    if count != magnitude:
-        if count + 0.5 != magnitude or magnitude > _LARGEST_HALF:
-            return apply("pow", base, exponent)
-        root = apply("sqrt", base)
-        half = power(base, count) * root if count else root
-        return 1 / half if exponent < 0 else half
-    result: Any = ScalarProxy(constant(1, base.scalar), base.builder)
-    square: Any = base
-    for bit in range(count.bit_length()):
-        if count >> bit & 1:
-            result = square if not count & ((1 << bit) - 1) else result * square
-        if count >> (bit + 1):
-            square = square * square
-    return 1 / result if exponent < 0 else result
 
 
 def trace(

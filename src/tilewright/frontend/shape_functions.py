@@ -69,9 +69,23 @@ def moveaxis(array: Any, source: int | Sequence[int], destination: int | Sequenc
     return array_functions.rearrange(array, order)
 
 
-def ravel(array: Any) -> Any:
-    """`numpy.ravel` in C order."""
-    return array_functions.reshape(array, -1)
+def reshape(array: Any, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
+    """`numpy.reshape`, rows or columns first; `copy` has no meaning in a program.
+
+    Raises:
+        TypeError: for other orders: how arguments lie in memory is not known while the function is traced.
+    """
+    if order not in ("C", "F"):
+        raise TypeError(f"reshape: order is 'C' or 'F', not {order!r}: how an array lies in memory is not known here")
+    if order == "C":
+        return array_functions.reshape(array, shape)
+    turned = list(shape)[::-1] if isinstance(shape, tuple | list) else shape
+    return array_functions.transpose(array_functions.reshape(array_functions.transpose(array), turned))
+
+
+def ravel(array: Any, order: str = "C") -> Any:
+    """`numpy.ravel`."""
+    return reshape(array, -1, order)
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:
@@ -173,6 +187,11 @@ def trace(array: Any, offset: Any = 0) -> Any:
 
 def diagonal(array: Any, offset: Any = 0) -> Any:
     """`numpy.diagonal` of the first two dimensions, or what is `offset` places right of it."""
+    if array.ndim < 2:
+        raise TypeError(
+            f"numpy.diagonal and numpy.trace need two dimensions at least, and {array.variable} is of type "
+            f"{array.variable.type}; np.diag makes a matrix of a vector"
+        )
     rows, columns = array.variable.type.shape[:2]
     if _is_zero(offset) and rows == columns:
         return einsum("ii...->...i", array)
@@ -218,10 +237,10 @@ def _triangle(m: Any, kept: Callable[[Any, Any], Any]) -> Any:
     matrix = array_functions.replicate(m.shape[0], m) if m.ndim == 1 else m
     if matrix.ndim > 2:
         return array_functions.map(lambda one: _triangle(one, kept), matrix)
-    columns = array_functions.iota(matrix.shape[1])
+    columns, zero = array_functions.iota(matrix.shape[1]), scalar_functions.cast(0, matrix.scalar)
 
     def row(i: Any, values: Any) -> Any:
-        return array_functions.map(lambda j, one: scalar_functions.where(kept(i, j), one, 0), columns, values)
+        return array_functions.map(lambda j, one: scalar_functions.where(kept(i, j), one, zero), columns, values)
 
     return array_functions.map(row, array_functions.iota(matrix.shape[0]), matrix)
 
@@ -245,7 +264,8 @@ def flipud(m: Any) -> Any:
     return m[::-1]
 
 
-def _same(value: Any) -> Any:
+def _same(value: Any, order: str = "K") -> Any:
+    """A copy, which programs need not make; in which order one lies in memory has no meaning here."""
     return value
 
 
@@ -258,7 +278,7 @@ METHODS: dict[str, Callable[..., Any]] = {
 FUNCTIONS = {name: one for name, one in METHODS.items() if name != "flatten"} | {
     "expand_dims": expand_dims, "moveaxis": moveaxis, "stack": stack, "vstack": vstack, "hstack": hstack, "tile": tile,
     "zeros_like": zeros_like, "ones_like": ones_like, "full_like": full_like, "inner": inner, "vdot": vdot,
-    "outer": outer, "diag": diag, "reshape": array_functions.reshape, "tril": tril, "triu": triu,
+    "outer": outer, "diag": diag, "reshape": reshape, "tril": tril, "triu": triu,
     "broadcast_to": broadcast_to, "fliplr": fliplr, "flipud": flipud,
 }  # fmt: skip
 """What NumPy has as functions."""
