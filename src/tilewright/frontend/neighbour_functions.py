@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.frontend import array_functions, control_functions, fold_functions, scalar_functions
+from tilewright.frontend import array_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.array_proxy import subscript
 from tilewright.frontend.listed_arrays import operand_of
@@ -159,7 +159,6 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     first, count = a.shape[0], v.shape[0]
     scalar = common_type([a.scalar, v.scalar])
     values, turned = a.astype(scalar), v.astype(scalar)[::-1]
-    wide = pad(values, (count - 1, count - 1))
     longer, shorter = scalar_functions.maximum(first, count), scalar_functions.minimum(first, count)
     begin, found = {
         "full": (0, first + count - 1),
@@ -167,29 +166,34 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
         "valid": (shorter - 1, longer - shorter + 1),
     }[mode]
 
-    def summed(place: Any) -> Any:
-        start = place + begin
-        return fold_functions.reduce("add", 0, wide[start : start + count] * turned)
+    def whole(place: Any) -> Any:
+        """Of all of `v`; sums of one length go on in vectors."""
+        start = place + begin - (count - 1)
+        return _product_sum(values, start, turned, 0, count)
 
-    def summed_inside(place: Any) -> Any:
-        """The same over what is inside of `a` only, which takes longer as the sums are of several lengths."""
+    def cut(place: Any) -> Any:
+        """Of what of `v` meets elements of `a`: no zeros stand for others, as these times an infinity are nan."""
         last = place + begin
         low, high = scalar_functions.maximum(last - count + 1, 0), scalar_functions.minimum(last + 1, first)
-        moved = count - 1 - last
-        inside = subscript(values, slice(low, high), checked=False)
-        return fold_functions.reduce(
-            "add", 0, inside * subscript(turned, slice(low + moved, high + moved), checked=False)
-        )
+        return _product_sum(values, low, turned, low + (count - 1 - last), high - low)
 
-    sums = array_functions.map(summed, array_functions.iota(found))
-    if scalar.kind not in "fc":
-        return sums
+    to_whole = scalar_functions.clip(count - 1 - begin, 0, found)
+    to_end = scalar_functions.clip(first - begin, to_whole, found)
+    parts = ((cut, 0, to_whole), (whole, to_whole, to_end), (cut, to_end, found))
+    sums = [_sums(function, start, stop) for function, start, stop in parts]
+    return array_functions.concat(*sums)
 
-    def repaired(place: Any, one: Any) -> Any:
-        """A nan may come from a zero of the border that met an infinity or a nan."""
-        return control_functions.cond(one == one, lambda: one, lambda: summed_inside(place))  # noqa: PLR0124  # nan
 
-    return array_functions.map(repaired, array_functions.iota(found), sums)
+def _sums(function: Callable[[Any], Any], start: Any, stop: Any) -> Any:
+    return array_functions.map(lambda i: function(i + start), array_functions.iota(stop - start))
+
+
+def _product_sum(left: Any, start: Any, right: Any, other: Any, count: Any) -> Any:
+    """The sum of `count` products of elements from two places on, which are sure to be in range."""
+    one, two = (
+        subscript(array, slice(place, place + count), checked=False) for array, place in ((left, start), (right, other))
+    )
+    return fold_functions.reduce("add", 0, one * two)
 
 
 def _vector(what: str, value: Any) -> Any:
