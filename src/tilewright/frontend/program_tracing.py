@@ -138,7 +138,7 @@ class IndexProxy(ScalarProxy):
         sizes = [one for one in map(_as_size, operands) if one is not None]
         if len(sizes) == len(operands):
             if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes)) is not None:
-                weak = all(one.weak for one in operands if isinstance(one, IndexProxy))
+                weak = all(isinstance(one, int) or (isinstance(one, IndexProxy) and one.weak) for one in operands)
                 values = [one.value if isinstance(one, IndexProxy) else size(int(one)) for one in operands]
                 if values == sizes:
                     return IndexProxy(result, self.builder, weak)

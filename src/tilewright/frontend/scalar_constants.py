@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.ir.nodes import Literal
-from tilewright.ir.scalars import BOOL, ScalarType
+from tilewright.ir.scalars import BOOL, C64, C128, F64, ScalarType, scalar_type_of
 from tilewright.runtime.messages import value_text
 
 
@@ -46,6 +47,40 @@ def constant(value: Any, scalar: ScalarType) -> Literal:
     if not limits.min <= int(number) <= limits.max:
         raise OverflowError(f"the constant {number} is out of the range of {scalar}: {limits.min} to {limits.max}")
     return Literal(int(number), scalar)
+
+
+def typed_literal(value: Any) -> Literal | None:
+    """A number of NumPy (a scalar, or an array of one element) as a literal of its own type; None of anything else.
+
+    >>> print(typed_literal(np.float32(0.5)), typed_literal(0.5))
+    0.5f32 None
+
+    Raises:
+        TypeError: for arrays of several elements, which are no constants.
+    """
+    if not isinstance(value, np.generic | np.ndarray) or not _is_numeric(value.dtype):
+        return None
+    return constant(value, scalar_type_of(value.dtype))
+
+
+def _is_numeric(dtype: np.dtype[Any]) -> bool:
+    return (dtype.kind in "biufc" and dtype.itemsize <= (16 if dtype.kind == "c" else 8)) or dtype.name == "bfloat16"
+
+
+def type_of_numbers(values: Sequence[Any]) -> ScalarType:
+    """The type in which numbers meet, of which those of Python take the type of NumPy's that they meet."""
+    typed = [one.dtype for one in values if isinstance(one, np.generic | np.ndarray)]
+    weak = [one for one in values if not isinstance(one, np.generic | np.ndarray)]
+    return scalar_type_of(np.result_type(*typed, *(weak if typed else (np.asarray(one).dtype for one in weak))))
+
+
+def promoted_for_numbers(scalar: ScalarType, numbers: Sequence[Any]) -> ScalarType:
+    """A bool meets a Python number as NumPy has it; real numbers meet a complex constant in the complex type."""
+    if scalar == BOOL and any(not isinstance(one, bool) for one in numbers):
+        return type_of_numbers(numbers)
+    if scalar.kind in "fiu" and any(isinstance(one, complex) for one in numbers):
+        return C64 if scalar.is_float and scalar != F64 else C128
+    return scalar
 
 
 def neutral_constant(value: Any, scalar: ScalarType) -> Literal:

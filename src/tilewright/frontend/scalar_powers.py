@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from tilewright.frontend.scalar_constants import constant
-from tilewright.frontend.scalar_tracing import ScalarProxy, apply
-from tilewright.ir.scalars import BOOL, I8, I64, ScalarType, scalar_type_of
+from tilewright.frontend.scalar_constants import constant, typed_literal
+from tilewright.frontend.scalar_tracing import ScalarProxy, apply, meeting_type
+from tilewright.ir.scalars import BOOL, I8, I64
 
 _LARGEST_UNROLLED_POWER = 64
 _LARGEST_WHOLE_FLOAT, _LARGEST_HALF = 4, 2.5  # products of so few numbers are as right as the power
@@ -19,13 +17,18 @@ def power(base: Any, exponent: Any) -> Any:
 
     So do halves up to 2.5, with a square root: as of NumPy's `xs ** 0.5`, that of -inf is nan, that of -0.0 is -0.0.
     """
-    if not isinstance(base, ScalarProxy) or not isinstance(exponent, int | float | np.integer | np.floating):
+    typed = typed_literal(exponent) if isinstance(base, ScalarProxy) else None
+    if typed is not None and typed.type.element.kind in "iuf":
+        scalar, exponent = typed.type.element, typed.value
+        if not (base.weak and scalar.is_integer):  # the power of a size is a size
+            base = base.astype(meeting_type([base, ScalarProxy(typed, base.builder)]))
+    if not isinstance(base, ScalarProxy) or not isinstance(exponent, int | float):
         return apply("pow", base, exponent)
-    is_float = isinstance(exponent, float | np.floating)
+    is_float = isinstance(exponent, float)
     largest = _LARGEST_WHOLE_FLOAT if is_float else _LARGEST_UNROLLED_POWER
     magnitude: Any = abs(exponent)
     if base.scalar == BOOL and not is_float:
-        base = base.astype(_type_of_power(exponent))
+        base = base.astype(I8 if isinstance(exponent, bool) else I64)  # no truth value, as in NumPy
     if not magnitude <= largest or (base.scalar.kind in "biu" and (is_float or exponent < 0)):
         return apply("pow", base, exponent)
     count = int(magnitude)
@@ -43,10 +46,3 @@ def power(base: Any, exponent: Any) -> Any:
         if count >> (bit + 1):
             square = square * square
     return 1 / result if exponent < 0 else result
-
-
-def _type_of_power(exponent: Any) -> ScalarType:
-    """The type of a power of a truth value by an integer, which is no truth value."""
-    if isinstance(exponent, np.integer):
-        return scalar_type_of(exponent.dtype)
-    return I8 if isinstance(exponent, bool) else I64

@@ -2,8 +2,8 @@
 
 A `ScalarProxy` is an atom and the builder that its uses are written to. Python operators, the functions of
 `scalar_functions` and NumPy's universal functions work on proxies, on numbers and on arrays alike, so that a traced
-function can be tried out on plain numbers. Types mix as in NumPy; Python numbers take the type of the proxy that they
-meet.
+function can be tried out on plain numbers. Types mix as in NumPy: its scalars have their own; Python numbers take the
+type of the proxy that they meet.
 
 >>> from tilewright.ir.nodes import Type
 >>> from tilewright.ir.scalars import F32
@@ -27,27 +27,11 @@ import numpy as np
 
 from tilewright.frontend import named_types, scalar_integers
 from tilewright.frontend.foreign_functions import array_function, array_ufunc, hint_of, torch_function
-from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_constants import constant, promoted_for_numbers, type_of_numbers, typed_literal
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Apply, Atom, Literal, SizeValue, Variable
 from tilewright.ir.operators import OPERATORS
-from tilewright.ir.scalars import (
-    BF16,
-    BOOL,
-    C64,
-    C128,
-    F32,
-    F64,
-    I8,
-    I16,
-    I32,
-    I64,
-    U8,
-    U16,
-    U32,
-    ScalarType,
-    scalar_type_of,
-)
+from tilewright.ir.scalars import BF16, BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, ScalarType, scalar_type_of
 
 _LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
 _THROUGH = {I8: I32, I16: I32, U8: I32, U16: I32, U32: I64}
@@ -308,6 +292,8 @@ def convert(builder: Builder, scalar: ScalarType, atom: Atom) -> Atom:
         return atom
     if isinstance(atom, Literal) and not source.is_complex and scalar.kind in "fc":
         return constant(atom.value, scalar)
+    if isinstance(atom, Literal) and source.kind in "biu" and scalar.kind in "iu":
+        return constant(np.array(atom.value, source.numpy).astype(scalar.numpy), scalar)
     if scalar == BOOL:
         return builder.apply("ne", atom, constant(0, source))
     if source.is_complex and not scalar.is_complex:
@@ -334,10 +320,12 @@ def apply(operator: str, *operands: Any) -> Any:
 
 
 def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> ScalarProxy:
-    values = operands[1:] if operator == "select" else operands
+    given = operands[1:] if operator == "select" else operands
+    values = [_typed(builder, one) for one in given]
     proxies = [one for one in values if isinstance(one, ScalarProxy)]
-    scalar = meeting_type(proxies) if proxies else _type_of_numbers(values)
-    scalar = _promoted_for_constants(scalar, values)
+    is_traced = any(isinstance(one, ScalarProxy) for one in given)
+    numbers = [one for one in values if not isinstance(one, ScalarProxy)]
+    scalar = promoted_for_numbers(meeting_type(proxies), numbers) if is_traced else type_of_numbers(given)
     if scalar == BOOL:
         operator = _LOGIC_OF_BOOL.get(operator, operator)
         scalar = I8 if operator == "pow" else scalar
@@ -359,23 +347,14 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
         atoms.insert(0, _atom(builder, operands[0], BOOL))
     emit = scalar_integers.apply_to_integers if of_integers else Builder.apply
     result = emit(builder, operator, *atoms)
-    numbers_only = not any(isinstance(one, np.generic | np.ndarray) for one in values)
-    weak = numbers_only and result.type.element != BOOL and all(one.weak for one in proxies)
+    weak = result.type.element != BOOL and all(one.weak for one in proxies)
     return (WeakProxy if weak else ScalarProxy)(result, builder)
 
 
-def _type_of_numbers(values: Sequence[Any]) -> ScalarType:
-    return scalar_type_of(np.result_type(*(np.asarray(one).dtype for one in values)))
-
-
-def _promoted_for_constants(scalar: ScalarType, values: Sequence[Any]) -> ScalarType:
-    """A bool meets a Python number as NumPy has it; real numbers meet a complex constant in the complex type."""
-    numbers = [one for one in values if not isinstance(one, ScalarProxy)]
-    if scalar == BOOL and any(not isinstance(one, bool | np.bool_) for one in numbers):
-        return common_type([scalar, _type_of_numbers(numbers)])
-    if scalar.kind in "fiu" and any(isinstance(one, complex | np.complexfloating) for one in numbers):
-        return C64 if scalar.is_float and scalar != F64 else C128
-    return scalar
+def _typed(builder: Builder, value: Any) -> Any:
+    """NumPy's numbers as scalars of their types; anything else as it is."""
+    literal = typed_literal(value)
+    return value if literal is None else ScalarProxy(literal, builder)
 
 
 def _atom(builder: Builder, value: Any, scalar: ScalarType) -> Atom:

@@ -1,0 +1,94 @@
+"""NumPy's scalars and arrays of no dimension as constants of traced functions: they have their types, as there."""
+
+# ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from program_checks import assert_same, check
+
+import tilewright as tw
+from tilewright.ir.interpreter import interpret
+
+ARRAYS = {"u1": tw.u8["n"], "i4": tw.i32["n"], "i8": tw.i64["n"], "f4": tw.f32["n"], "f8": tw.f64["n"]}
+CONSTANTS = [
+    np.True_, np.int8(3), np.uint8(3), np.int64(2), np.uint64(2), np.float16(1.5), np.float32(0.1), np.float64(1 / 3),
+    np.complex64(1 + 2j), np.array(2.5), np.array(3, np.uint8),
+]  # fmt: skip
+OPERATORS: list[Callable[[Any, Any], Any]] = [
+    operator.add, operator.sub, operator.mul, operator.truediv, lambda a, b: np.where(a == b, b, a),
+]  # fmt: skip
+OF_REAL_NUMBERS: list[Callable[[Any, Any], Any]] = [operator.pow, operator.lt, np.maximum, operator.floordiv]
+
+
+def _traced(function: Callable[[Any], Any], xs: np.ndarray, name: str) -> Any:
+    def traced(xs):  # type: ignore[no-untyped-def]
+        return function(xs)
+
+    traced.__annotations__["xs"] = ARRAYS[name]
+    return np.asarray(interpret(tw.program(traced).trace(xs.dtype), (xs,))[0])
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("constant", CONSTANTS, ids=repr)
+@pytest.mark.filterwarnings("ignore")
+def test_constants_of_numpy_have_their_types(name: str, constant: Any) -> None:
+    xs = np.array([0, 1, 3]).astype(ARRAYS[name].scalar.numpy)
+    for function in OPERATORS if constant.dtype.kind == "c" else OPERATORS + OF_REAL_NUMBERS:
+        for swapped in (False, True):
+
+            def both(xs: Any) -> Any:
+                return function(constant, xs) if swapped else function(xs, constant)  # noqa: B023
+
+            expected = both(xs)
+            found = _traced(both, xs, name)
+            assert found.dtype == expected.dtype
+            np.testing.assert_allclose(found, expected, rtol=1e-3)
+
+
+def test_numbers_of_python_are_weak_beside_them() -> None:
+    factor, offset = np.float64(1 / 3), np.array(2.0)
+
+    @tw.program
+    def several(bytes_: tw.u8["n"], singles: tw.f32["n"]):
+        chosen = np.where(bytes_ > 1, np.float32(0.5), 1)
+        return offset - bytes_, singles * factor, singles * (1 / 3), singles * 2, bytes_ + np.int64(300), chosen
+
+    bytes_, singles = np.array([0, 3], "u1"), np.array([0.5, 2], "f4")
+    wanted = (
+        np.array([2.0, -1.0]), singles * factor, singles * (1 / 3), singles * 2, np.array([300, 303]),
+        np.array([1, 0.5], "f4"),
+    )  # fmt: skip
+    check(several, (bytes_, singles), wanted)
+
+
+def test_sizes_stay_sizes() -> None:
+    @tw.program
+    def doubled(xs: tw.f32["n"]):
+        count = xs.shape[0] * np.int64(2) + np.int64(1)
+        return tw.iota(count) + tw.iota(2 * xs.shape[0] + 1), xs * count, tw.iota(xs.shape[0] ** np.int32(2))
+
+    xs = np.array([0.5, 2], "f4")
+    check(doubled, (xs,), (2 * np.arange(5), np.array([2.5, 10.0]), np.arange(4)))
+
+
+def test_constants_of_epilogues() -> None:
+    matrix = np.eye(3, dtype="f4")
+    for factor in (0.1, np.float32(0.1), np.float64(0.1)):
+        found = tw.einsum("ij,jk->ik", matrix, matrix, epilogue=lambda one: one * factor)  # noqa: B023
+        assert_same(found, matrix * factor)
+
+
+def test_arrays_of_several_elements_are_no_constants() -> None:
+    table = np.arange(3.0)
+
+    @tw.program
+    def added(xs: tw.f64["n"]):
+        return xs + table
+
+    with pytest.raises(TypeError, match=r"a NumPy array of shape \(3,\) meets traced values"):
+        added(np.ones(3))
