@@ -112,6 +112,105 @@ def test_errors_name_line_program_index_and_extent(
         np.testing.assert_array_equal(program(xs, right, target=target), expected)
 
 
+def last_but(xs: tw.f64["n"]):
+    return xs[-26]
+
+
+def column(xss: tw.f64["k", "n"]):
+    return xss[:, 20]
+
+
+def computed_column(xss: tw.f64["k", "n"], at: tw.i64):
+    return xss[:, at]
+
+
+def columns(xss: tw.f64["k", "n"], at: tw.i64["m"]):
+    return xss[:, at]
+
+
+def between(cube: tw.f64["k", 2, "n"], at: tw.i64["m"]):
+    return cube[at, :, at]
+
+
+def marked(xss: tw.f64["k", "n"]):
+    return tw.update(xss, (0, -21), 0.0)
+
+
+def too_short(xs: tw.f64["n"]):
+    return xs[:23]
+
+
+def too_short_rows(xss: tw.f64["k", "n"], end: tw.i64):
+    return xss[0, 1 : end + 1]
+
+
+def twice(cube: tw.f64["k", 2, "n"], at: tw.i64):
+    return cube[:, :, 3][:, at]
+
+
+def row_of_column(cube: tw.f64["k", 2, "n"], at: tw.i64):
+    return cube[:, 1][at]
+
+
+def transposed(cube: tw.f64["k", 2, "n"], at: tw.i64):
+    return cube.T[at, 0]
+
+
+def of_a_part(cube: tw.f64["k", 2, "n"], at: tw.i64):
+    return cube[1:, :, 2:][0, 1, at]
+
+
+def of_mapped(xss: tw.f64["k", "n"], at: tw.i64):
+    return (xss + 1)[:, at], tw.map(lambda xs: xs * 2, xss)[0, -26]
+
+
+XSS, CUBE, AT = np.stack([X, X]), np.ones((30, 2, 20)), np.array([3, 20])
+BEYOND = "goes beyond; a slice is cut off where its bounds and the size are numbers; else write tw.minimum"
+WRITTEN = [
+    (last_but, (X,), "index -26 of xs is out of range in dimension 0 of extent 20"),
+    (column, (XSS,), "index 20 of xss is out of range in dimension 1 of extent 20"),
+    (computed_column, (XSS, 20), "index 20 of xss is out of range in dimension 1 of extent 20"),
+    (columns, (XSS, AT), "index 20 of xss is out of range in dimension 1 of extent 20"),
+    (between, (CUBE, AT), "index 20 of cube is out of range in dimension 2 of extent 20"),
+    (twice, (CUBE, 2), "index 2 of cube is out of range in dimension 1 of extent 2"),
+    (row_of_column, (CUBE, 30), "index 30 of cube is out of range in dimension 0 of extent 30"),
+    (transposed, (CUBE, 20), "index 20 of cube is out of range in dimension 2 of extent 20"),
+    (of_a_part, (CUBE, 18), "index 18 of cube[1:, :, 2:] is out of range in dimension 2 of extent 18"),
+    (of_mapped, (XSS, 2), "index -26 of"),
+    (marked, (XSS,), "index -21 of xss is out of range in dimension 1 of extent 20"),
+    (too_short, (X,), f"index 22 of xs is out of range in dimension 0 of extent 20: xs[:23] {BEYOND}"),
+    (
+        too_short_rows, (XSS, 30),
+        f"index 30 of xss is out of range in dimension 1 of extent 20: xss[0, 1:end + 1] {BEYOND}",
+    ),
+]  # fmt: skip
+
+
+@each_device
+@pytest.mark.parametrize(("function", "arguments", "message"), WRITTEN, ids=[one[0].__name__ for one in WRITTEN])
+def test_errors_name_what_is_written(
+    function: Callable[..., Any], arguments: tuple[Any, ...], message: str, target: str
+) -> None:
+    skip_without(target)
+    program = tw.program(function)
+    where = f"{FILE}:{line_of(function, 'return')}: "
+    with pytest.raises(IndexError) as caught:
+        program(*arguments, target=target)
+    assert str(caught.value).startswith(f"{where}in program {function.__name__}: {message}"), str(caught.value)
+    with pytest.raises(IndexError) as caught:
+        interpret(program.trace(), arguments)
+    assert str(caught.value).startswith(where) and message in str(caught.value), str(caught.value)
+
+
+def test_constants_of_known_sizes() -> None:
+    @tw.program
+    def sixth(xss: tw.f64[2, 5]):
+        return xss[:, -6]
+
+    with pytest.raises(IndexError, match="index -6 of xss is out of range in dimension 1 of extent 5"):
+        sixth(np.ones((2, 5)))
+
+
 def skip_without(target: str) -> None:
     """Skip a test, saying why, where there is no such device."""
     try:

@@ -48,3 +48,20 @@ def test_sizes_are_still_compared_while_tracing() -> None:
         return tw.map(lambda a, i: a * i, x[1:-1], tw.iota(x.shape[0] - 2)) + x[: x[1:-1].shape[0]]
 
     np.testing.assert_array_equal(joined(np.arange(5.0)), [0, 3, 8])
+
+
+@pytest.mark.parametrize("extent", [0, 1, 2, 5])
+def test_what_is_written_where_slices_are_not_cut_off(extent: int) -> None:
+    @tw.program
+    def ends(x: tw.f64["n"], b: tw.i64) -> Any:
+        return x[: tw.minimum(3, x.shape[0])], x[tw.maximum(x.shape[0] - 2, 0) :], x[:b]
+
+    @tw.program
+    def from_the_end(x: tw.f64["n"], b: tw.i64) -> Any:
+        return x[: tw.where(b < 0, b + x.shape[0], b)]
+
+    x = np.arange(float(extent))
+    for found in (ends(x, -1), interpret(ends.trace(), [x, -1])):
+        for one, expected in zip(found, (x[:3], x[-2:], x[:0]), strict=True):
+            np.testing.assert_array_equal(one, expected)
+    np.testing.assert_array_equal(from_the_end(x, -1), x[:-1])

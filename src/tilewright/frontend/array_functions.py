@@ -22,7 +22,7 @@ from tilewright.frontend.array_arguments import (
     row_lambda,
     wrap_one,
 )
-from tilewright.frontend.array_proxy import ArrayProxy, index_atom, subscript
+from tilewright.frontend.array_proxy import ArrayProxy, index_atom, known_as, subscript, written
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.named_types import type_named
 from tilewright.frontend.program_tracing import active_tracer, as_element
@@ -219,8 +219,12 @@ def rearrange(array: Any, permutation: Sequence[int]) -> Any:
     order = tuple(int(d) + given.ndim if d < 0 else int(d) for d in permutation)
     if sorted(order) != list(range(given.ndim)):
         raise TypeError(f"rearrange of {given.variable} of type {given.variable.type}: {order} is no permutation of it")
-    identity = order == tuple(range(given.ndim))
-    return given if identity else wrap_one(tracer, Rearrange(given.variable, order), "rearrange")
+    if order == tuple(range(given.ndim)):
+        return given
+    turned = wrap_one(tracer, Rearrange(given.variable, order), "rearrange")
+    name, dimensions = known_as(given)
+    tracer.parts_of[turned.variable.name] = (name, tuple(dimensions[d] for d in order))
+    return turned
 
 
 def reshape(array: Any, shape: Any) -> Any:
@@ -375,7 +379,7 @@ def update(array: Any, indices: Any, value: Any) -> Any:
     atoms = tuple(index_atom(given, d, one) for d, one in enumerate(keys))
     expected = Type(given.scalar, given.variable.type.shape[len(keys) :])
     new = fitted(tracer, value, expected, f"the value for update of {given.variable}")
-    return wrap_one(tracer, Update(given.variable, atoms, new, tracing.user_location()), "update")
+    return wrap_one(tracer, Update(given.variable, atoms, new, written(given, keys, range(len(keys)))), "update")
 
 
 def scatter(destination: Any, indices: Any, values: Any) -> Any:

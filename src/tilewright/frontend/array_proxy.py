@@ -24,8 +24,10 @@ from tilewright.ir.counts import element_count, is_natural
 from tilewright.ir.nodes import Atom, Index, Slice, SliceDimension, Variable
 from tilewright.ir.scalars import BOOL, I8, ScalarType
 from tilewright.ir.sizes import ZERO, Size, ceil_division, maximum, size
+from tilewright.ir.written_indices import written_index
 
 _LARGEST_UNROLLED_ITERATION = 64
+_LONGEST_NAME = 60
 
 
 class ArrayProxy:
@@ -261,10 +263,13 @@ def subscript(array: ArrayProxy, key: Any, checked: bool = True) -> Any:
     indices = [index_atom(array, d, keys[d]) for d in picked]
     if picked:
         turned = tracer.rearrange(variable, (*picked, *kept))
-        variable = tracer.bind(Index(turned, tuple(indices), user_location()))
+        variable = tracer.bind(Index(turned, tuple(indices), written(array, keys, picked)))
+        name, own = known_as(array)
+        tracer.parts_of[variable.name] = (name, tuple(own[d] for d in kept))
     if any(part is not None for d in kept for part in (keys[d].start, keys[d].stop, keys[d].step)):
         cuts = tuple(_cut(array, d, keys[d]) for d in kept)
-        variable = tracer.bind(Slice(variable, cuts, user_location(), checked))
+        variable = tracer.bind(Slice(variable, cuts, written(array, keys, kept), checked))
+        tracer.parts_of[variable.name] = (_cut_text(array, keys), tuple(range(len(kept))))
     if variable is array.variable:
         return array
     tracer.origins[variable.name] = f"part of {array.variable} at {user_location()}"
@@ -285,6 +290,42 @@ def _expanded(array: ArrayProxy, key: Any) -> list[Any]:
     return [*keys, *missing] if at is None else [*keys[:at], *missing, *keys[at + 1 :]]
 
 
+def known_as(array: ArrayProxy) -> tuple[str, tuple[int, ...]]:
+    """The name by which the user knows the array, or one that it is part of, and which dimensions of that it has."""
+    return array.builder.parts_of.get(array.variable.name, (array.variable.name, tuple(range(array.ndim))))
+
+
+def written(array: ArrayProxy, keys: Sequence[Any], dimensions: Sequence[int]) -> str:
+    """The `line` of a node that indexes or cuts these dimensions of an array."""
+    name, own = known_as(array)
+    picked = [keys[d] for d in dimensions]
+    below = [int(one) if isinstance(one, int | np.integer) and one < 0 else None for one in picked]
+    cut = _cut_text(array, keys) if any(isinstance(one, slice) for one in picked) else ""
+    line = user_location()
+    if name == array.variable.name and tuple(dimensions) == own[: len(dimensions)] and not cut and not any(below):
+        return line  # as the node has it
+    return written_index(line, name, [own[d] for d in dimensions], below, cut)
+
+
+def _cut_text(array: ArrayProxy, keys: Sequence[Any]) -> str:
+    """A slice as it is written, or of what it is a part."""
+    name, own = known_as(array)
+    last = max(d for d, one in enumerate(keys) if _key_text(one) != ":")
+    text = f"{name}[{', '.join(map(_key_text, keys[: last + 1]))}]"
+    is_short = own == tuple(range(array.ndim)) and len(text) <= _LONGEST_NAME
+    return text if is_short else f"part of {name.removeprefix('part of ')}"
+
+
+def _key_text(key: Any) -> str:
+    """An index or a slice as it is written, as far as that is known."""
+    if isinstance(key, slice):
+        ends = ["" if one is None else _key_text(one) for one in (key.start, key.stop)]
+        return ":".join([*ends, *([] if key.step is None else [_key_text(key.step)])])
+    if isinstance(key, IndexProxy):
+        return str(key.extent)
+    return key.shown() if isinstance(key, ScalarProxy) else str(key)
+
+
 def index_atom(array: ArrayProxy, dimension: int, key: Any) -> Atom:
     """An index of a dimension as an i64 atom.
 
@@ -292,14 +333,15 @@ def index_atom(array: ArrayProxy, dimension: int, key: Any) -> Atom:
         IndexError: for a constant that is out of range.
         TypeError: for what is no integer.
     """
-    what = f"index {dimension} of {array.variable}"
+    what = f"the index of dimension {dimension} of {array.variable}"
     extent = array.variable.type.shape[dimension]
     if isinstance(key, ScalarProxy) and key.scalar.is_integer and not isinstance(key, IndexProxy):
         return key.astype("i64").atom
     index = index_size(key, extent, what)
     known, count = index.constant, extent.constant
     if known is not None and (known < 0 or (count is not None and known >= count)):
-        raise IndexError(f"{what}: {key} is out of range for dimension {dimension}, which has {extent} elements")
+        name, own = known_as(array)
+        raise IndexError(f"index {key} of {name} is out of range in dimension {own[dimension]} of extent {extent}")
     return IndexProxy(index, array.builder).atom
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.frontend import array_functions, control_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
-from tilewright.frontend.array_proxy import ArrayProxy, subscript
+from tilewright.frontend.array_proxy import ArrayProxy, known_as, subscript
 from tilewright.frontend.listed_arrays import MOST_LISTED, array_of, operand_of
 from tilewright.frontend.program_tracing import IndexProxy, is_array
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
@@ -49,7 +49,13 @@ def _for_rows(array: ArrayProxy, outer: int, function: Callable[[Any], Any]) -> 
     """A function of the parts of an array, over so many of its first dimensions."""
     if not outer:
         return function(array)
-    return array_functions.map(lambda part: _for_rows(part, outer - 1, function), array)
+
+    def of_part(part: Any) -> Any:
+        name, dimensions = known_as(array)
+        array.builder.parts_of[part.variable.name] = (name, dimensions[1:])
+        return _for_rows(part, outer - 1, function)
+
+    return array_functions.map(of_part, array)
 
 
 def _picked(rows: ArrayProxy, indices: Sequence[Any]) -> Any:

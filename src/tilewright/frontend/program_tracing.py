@@ -46,12 +46,14 @@ class Tracer(Builder):
     Attributes:
         indices: i64 variables by name that `IndexProxy`s are made of.
         origins: for messages, which construct at which line has given each variable.
+        parts_of: for messages, of which array and which of its dimensions a variable is that the user has no name for.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.indices: dict[str, Variable] = {}
         self.origins: dict[str, str] = {}
+        self.parts_of: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def index_proxy(self, variable: Variable, weak: bool = False) -> IndexProxy:
         """The proxy of an i64 variable that sizes may be made of."""

@@ -99,7 +99,7 @@ class ScalarProxy:
     __array_ufunc__, __array_function__ = array_ufunc, array_function
     __torch_function__: Any = classmethod(torch_function)
 
-    def _shown(self) -> str:
+    def shown(self) -> str:
         """How a message names the scalar: a parameter by its name, the result of an operator as that is written."""
         from tilewright.ir.printer import print_expression
 
@@ -115,14 +115,14 @@ class ScalarProxy:
 
     def __bool__(self) -> bool:
         raise TypeError(
-            f"the value of {self._shown()} is not known while the function is traced: write where(condition, a, b) "
+            f"the value of {self.shown()} is not known while the function is traced: write where(condition, a, b) "
             "instead of `if`, & | ~ instead of `and` `or` `not`, and maximum and minimum instead of max() and min(); "
             "in a program also tw.cond instead of `if`, and tw.loop or tw.while_loop instead of `while`"
         )
 
     def _no_number(self) -> Any:
         raise TypeError(
-            f"the value of {self._shown()} is not known while the function is traced, so Python's int(), float(), "
+            f"the value of {self.shown()} is not known while the function is traced, so Python's int(), float(), "
             "range() and the functions of `math` cannot have it; use the functions of tilewright (exp, sqrt, ...), "
             ".astype, and in a program tw.loop"
         )

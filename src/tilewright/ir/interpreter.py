@@ -30,6 +30,7 @@ from tilewright.ir.operators import OPERATORS, result_type
 from tilewright.ir.scalars import compute_type, wrapped_i64
 from tilewright.ir.sizes import Size
 from tilewright.ir.typing import body_types, types_of
+from tilewright.ir.written_indices import line_of, outside_text
 
 __all__ = ["infer_sizes", "interpret"]
 
@@ -158,13 +159,13 @@ def _check_index(x: nodes.Index | nodes.Update, e: Environment) -> tuple[int, ..
     values = tuple(map(int, e.atoms(x.indices)))
     for d, (index, extent) in enumerate(zip(values, e.array(x.array).shape, strict=False)):
         if not 0 <= index < extent:
-            raise IndexError(f"{_at(x)}index {index} of {x.array} is out of range in dimension {d} of extent {extent}")
+            raise IndexError(f"{_at(x)}{outside_text(x.line, str(x.array), d, index, extent)}")
     return values
 
 
 def _at(x: nodes.Index | nodes.Slice | nodes.Update) -> str:
     """Where the user wrote it."""
-    return f"{x.line}: " if x.line else ""
+    return f"{line_of(x.line)}: " if x.line else ""
 
 
 # --- scalars and control ----------------------------------------------------------------------------------------------
@@ -221,9 +222,10 @@ def _slice(x: nodes.Slice, e: Environment) -> Values:
         start, count = e.size(one.start), e.extent(one.count)
         last = start + one.step * (count - 1)
         if count > 0 and not (0 <= start < extent and 0 <= last < extent):
+            outside = outside_text(x.line, str(x.array), d, last if 0 <= start < extent else start, extent)
             raise IndexError(
-                f"{_at(x)}slice of {x.array}: {count} elements from index {start} to {last} in steps of {one.step} are "
-                f"out of range in dimension {d} of extent {extent}"
+                f"{_at(x)}slice of {x.array}: {count} elements from index {start} to {last} in steps of {one.step}: "
+                f"{outside}"
             )
         places.append(start + one.step * np.arange(count))
     return (e.array(x.array)[np.ix_(*places)],)

@@ -208,8 +208,9 @@ class Loop:
 class Index:
     """array[indices]: an element, or a sub-array if there are fewer indices than dimensions. Indices are i64, >= 0.
 
-    `line` is where the user wrote it, if it was a user, and `checked` whether it is checked to be in range when the
-    program runs. They say nothing about its value, and are no part of the program's text; so too below.
+    `line` is where the user wrote it, if it was a user (see `written_indices`), and `checked` whether it is checked to
+    be in range when the program runs. They say nothing about its value, and are no part of the program's text; so too
+    below.
     """
 
     array: Variable

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tilewright.ir.written_indices import line_of, outside_text
 from tilewright.runtime.flat_plan import Unfit
 
 if TYPE_CHECKING:  # programs from the disk that check nothing do without the steps of the host
@@ -33,10 +34,8 @@ def index_error(program: str, check: host.CheckedIndex, index: int, extent: int)
         return ValueError(
             f"{program}: {check.array} of {extent} elements cannot be reshaped to a shape of {index} elements"
         )
-    where = f"{check.line}: in program {program}" if check.line else program
-    return IndexError(
-        f"{where}: index {index} of {check.array} is out of range in dimension {check.dimension} of extent {extent}"
-    )
+    where = f"{line_of(check.line)}: in program {program}" if check.line else program
+    return IndexError(f"{where}: {outside_text(check.line, check.array, check.dimension, index, extent)}")
 
 
 def raise_errors(backend: Backend, errors: Memory, checks: Sequence[host.CheckedIndex], program: str) -> None:

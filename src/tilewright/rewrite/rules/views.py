@@ -8,6 +8,7 @@ from tilewright.ir.nodes import Atom, Body, Literal, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import mentioned
+from tilewright.ir.written_indices import chosen_indices, joined_indices, joined_lines
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
@@ -43,7 +44,7 @@ def index_replicate(at: Place) -> Body | Declined:
     rest = index.indices[1:]
     if not rest or not isinstance(replicate.value, Variable):
         return at.bind(replicate.value)
-    return at.become(nodes.Index(replicate.value, rest, index.line))
+    return at.become(nodes.Index(replicate.value, rest, _rest_of(index)))
 
 
 @rule("simplification", nodes.Index)
@@ -53,7 +54,8 @@ def index_index(at: Place) -> Body | Declined:
     inner = at.definition(index.array)
     if not isinstance(inner, nodes.Index):
         return no_match("the array is not itself indexed")
-    return at.become(nodes.Index(inner.array, inner.indices + index.indices, _lines(inner, index)))
+    line = joined_indices(inner.line, inner.array.name, len(inner.indices), index.line)
+    return at.become(nodes.Index(inner.array, inner.indices + index.indices, line))
 
 
 @rule("simplification", nodes.Index)
@@ -69,7 +71,8 @@ def index_rearrange(at: Place) -> Body | Declined:
     ordered: list[Atom] = [nodes.index_literal(0)] * count
     for dimension, atom in zip(permutation, index.indices, strict=False):
         ordered[dimension] = atom
-    return at.become(nodes.Index(inner.array, tuple(ordered), index.line))
+    line = chosen_indices(index.line, [permutation.index(dimension) for dimension in range(count)])
+    return at.become(nodes.Index(inner.array, tuple(ordered), line))
 
 
 @rule("simplification", nodes.Index)
@@ -98,7 +101,7 @@ def index_slice(at: Place) -> Body | Declined:
     kept = inner.dimensions[len(indices) :]
     if not all(_is_whole(one, inner.array, d + len(indices)) for d, one in enumerate(kept)):
         return no_match("a dimension without an index is cut")
-    return at.become(nodes.Index(inner.array, tuple(indices), _lines(inner, index)))
+    return at.become(nodes.Index(inner.array, tuple(indices), joined_lines(inner.line, index.line)))
 
 
 @rule("simplification", nodes.Index)
@@ -132,12 +135,13 @@ def index_map(at: Place) -> Body | Declined:
             return Declined(f"{target} is also used by {at.describe_use(others[0])}: its map is needed anyway")
     function = producer.expression.function
     row, rest = index.indices[0], index.indices[1:]
+    first = chosen_indices(index.line, [0])
     rows = zip(function.parameters, producer.expression.arrays, strict=True)
-    picked = (Statement((parameter,), nodes.Index(array, (row,), index.line)) for parameter, array in rows)
+    picked = (Statement((parameter,), nodes.Index(array, (row,), first)) for parameter, array in rows)
     value = function.body.results[producer.targets.index(index.array)]
     if _may_be_outside(index, producer.expression.width) and not _needs(value, function):
         return Declined(f"{row} may be out of range of {index.array}, which reads nothing there")
-    last = nodes.Index(value, rest, index.line) if rest and isinstance(value, Variable) else nodes.Alias(value)
+    last = nodes.Index(value, rest, _rest_of(index)) if rest and isinstance(value, Variable) else nodes.Alias(value)
     here = (*picked, *function.body.statements, Statement(at.statement.targets, last))
     old = at.body.statements
     before = (*old[:producer_index], *old[producer_index + 1 : at.index])
@@ -151,6 +155,11 @@ def _needs(value: Atom, function: nodes.Lambda) -> bool:
         if any(target.name in needed for target in one.targets):
             needed |= mentioned(one.expression)
     return any(one.name in needed for one in function.parameters)
+
+
+def _rest_of(index: nodes.Index) -> str:
+    """The `line` of an index without the first one."""
+    return chosen_indices(index.line, range(1, len(index.indices)))
 
 
 def _may_be_outside(index: nodes.Index, count: Size) -> bool:
@@ -169,11 +178,6 @@ def _is_inside(dimension: nodes.SliceDimension, extent: Size) -> bool:
     low, high = (dimension.start, last) if dimension.step > 0 else (last, dimension.start)
     below, above = low.constant, (extent - 1 - high).constant
     return below is not None and below >= 0 and above is not None and above >= 0
-
-
-def _lines(inner: nodes.Index | nodes.Slice, outer: nodes.Index | nodes.Slice) -> str:
-    """Where what replaces both was written: in both places, or in one of them."""
-    return " and ".join(dict.fromkeys(one for one in (inner.line, outer.line) if one))
 
 
 def _is_whole(dimension: nodes.SliceDimension, array: Variable, axis: int) -> bool:
@@ -207,7 +211,7 @@ def slice_slice(at: Place) -> Body | Declined:
         nodes.SliceDimension(first.start + second.start * first.step, second.count, first.step * second.step)
         for first, second in zip(inner.dimensions, outer.dimensions, strict=True)
     )
-    return at.become(nodes.Slice(inner.array, dimensions, _lines(inner, outer)))
+    return at.become(nodes.Slice(inner.array, dimensions, joined_lines(inner.line, outer.line)))
 
 
 @rule("simplification", nodes.Rearrange)
