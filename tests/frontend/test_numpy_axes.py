@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from program_checks import check
 
 import tilewright as tw
 from tilewright.ir.interpreter import interpret
@@ -224,3 +225,17 @@ def test_errors(write: Callable[..., Any], message: str) -> None:
 
     with pytest.raises((TypeError, AttributeError), match=message):
         tw.program(program).trace()
+
+
+@pytest.mark.parametrize("scalar", [tw.f32, tw.i32, tw.u8], ids=str)
+def test_of_no_elements(scalar: Any) -> None:
+    @tw.program
+    def folded(xs: scalar["n"], xss: scalar["m", "n"]):
+        return np.max(xs), np.min(xs), np.argmax(xs), np.argmin(xs), np.ptp(xs), np.ptp(xss, axis=1)
+
+    dtype = scalar.scalar.numpy
+    limits = (-np.inf, np.inf) if dtype.kind == "f" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    expected = (*(dtype.type(one) for one in limits), np.int64(0), np.int64(0), dtype.type(0), np.zeros(2, dtype))
+    check(folded, (np.zeros(0, dtype), np.zeros((2, 0), dtype)), expected)
+    xs, xss = np.array([3, 9, 4], dtype), np.array([[3, 9, 4], [2, 2, 2]], dtype)
+    check(folded, (xs, xss), (xs.max(), xs.min(), xs.argmax(), xs.argmin(), np.ptp(xs), np.ptp(xss, axis=1)))

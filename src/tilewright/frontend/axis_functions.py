@@ -1,7 +1,7 @@
 """NumPy's functions over the axes of traced arrays (`xs.sum(axis=1)`, `np.argmax(xs)`), as maps, folds and scans.
 
-Results and their types are NumPy's. Folds of no elements give their neutral element where NumPy refuses them, and so
-do means (nan) where it warns: how many there are is known only when the program runs.
+Results and their types are NumPy's. Folds of no elements give their neutral element where NumPy refuses them (`argmax`
+and `argmin` give 0), and means nan, of which it warns: how many there are is known only when the program runs.
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ def norm(array: Any, ord: Any = None, axis: Axis = None, keepdims: bool = False)
 
 
 def ptp(array: Any, axis: Axis = None, keepdims: bool = False) -> Any:
-    """`numpy.ptp`: the greatest less the least."""
-    return max(array, axis, keepdims) - min(array, axis, keepdims)
+    """`numpy.ptp`: the greatest less the least; 0 of no elements."""
+    greatest, least = max(array, axis, keepdims), min(array, axis, keepdims)
+    return scalar_functions.where(greatest < least, 0, greatest - least)  # the neutral elements are that way round
 
 
 def argmax(array: Any, axis: int | None = None, keepdims: bool = False) -> Any:
