@@ -22,7 +22,7 @@ import tilewright as tw
         ),
         (lambda xs: xs.fill(0), AttributeError, "has no attribute 'fill' .* there are the functions of tilewright"),
         (lambda xs: xs @ 2.0, TypeError, "@: argument 1 must be an array, not 2.0"),
-        (lambda xs: xs @ tw.iota(3), TypeError, r"xs of type \[n\]f64 and .*\[3\]i64: the shapes must be equal"),
+        (lambda xs: xs @ tw.iota(3), TypeError, r"@ of xs of type \[n\]f64 and .*\[3\]i64: the last size"),
     ],
 )
 def test_refused_with_what_is_right(use: Callable[..., Any], error: type[Exception], message: str) -> None:
@@ -44,7 +44,22 @@ def test_the_product_that_the_message_names() -> None:
 
 @pytest.mark.parametrize(
     ("left", "right"),
-    [("k", "k"), ("nk", "k"), ("k", "km"), ("nk", "km"), ("bnk", "bkm"), ("bnk", "km"), ("bnk", "k"), ("nk", "bkm")],
+    [
+        ("k", "k"),
+        ("nk", "k"),
+        ("k", "km"),
+        ("nk", "km"),
+        ("bnk", "bkm"),
+        ("bnk", "km"),
+        ("bnk", "k"),
+        ("nk", "bkm"),
+        ("abnk", "bkm"),
+        ("bnk", "abkm"),
+        ("1nk", "bkm"),
+        ("bnk", "1km"),
+        ("1nk", "1km"),
+        ("a1nk", "bkm"),
+    ],
 )
 @pytest.mark.parametrize("dtype", ["f64", "i32", "bool"])
 def test_products_of_vectors_matrices_and_stacks(left: str, right: str, dtype: str) -> None:
@@ -52,10 +67,10 @@ def test_products_of_vectors_matrices_and_stacks(left: str, right: str, dtype: s
         return x @ y, np.matmul(x, y)
 
     def typed(name: str) -> Any:
-        return getattr(tw, "bool_" if dtype == "bool" else dtype)[tuple(name)]
+        return getattr(tw, "bool_" if dtype == "bool" else dtype)[tuple(1 if one == "1" else one for one in name)]
 
     product.__annotations__ = {"x": typed(left), "y": typed(right)}
-    sizes = {"b": 2, "n": 3, "k": 4, "m": 5}
+    sizes = {"a": 2, "b": 2, "n": 3, "k": 4, "m": 5, "1": 1}
     a, b = (
         np.arange(1 + np.prod([sizes[one] for one in name]))[1:].reshape([sizes[one] for one in name]) % 7
         for name in (left, right)
@@ -64,6 +79,43 @@ def test_products_of_vectors_matrices_and_stacks(left: str, right: str, dtype: s
     for result in tw.program(product)(a, b):
         assert np.asarray(result).dtype == (a @ b).dtype
         np.testing.assert_array_equal(result, a @ b)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "message"),
+    [
+        (("n", "m"), ("k", "l"), r"x of type \[n\]\[m\]f64 and y of type \[k\]\[l\]f64: .* but one .* m and k, "),
+        (("n",), ("k",), r"x of type \[n\]f64 and y of type \[k\]f64: the last .* the first .* n and k, are not known"),
+        ((2, 3), (4, 5), "3 and 4, must be equal$"),
+        (("n", 1), ("k", "m"), "1 and k, are not known to be equal; write one name for both"),
+        (("b", "n", "m"), ("c", "m", "l"), r"the numbers of matrices, b and c, are not known to be equal"),
+        (("m",), ("b", "k", "l"), r"x of type \[m\]f64 and y of type \[b\]\[k\]\[l\]f64: .* m and k, are not"),
+    ],
+)
+def test_products_that_do_not_fit(left: Any, right: Any, message: str) -> None:
+    def product(x: Any, y: Any) -> Any:
+        return x @ y
+
+    product.__annotations__ = {"x": tw.f64[left], "y": tw.f64[right]}
+    with pytest.raises(TypeError, match=f"in program product: @ of .*{message}"):
+        tw.program(product).trace()
+
+
+def test_shapes_that_nothing_can_be_broadcast_to() -> None:
+    def broadcast(x: Any, shape: Any) -> Any:
+        def told(x: Any) -> Any:
+            return np.broadcast_to(x, shape)
+
+        told.__annotations__ = {"x": x}
+        return tw.program(told)
+
+    named = r"numpy.broadcast_to of x of type \[n\]\[m\]f64 to the shape \(2, 3, 4\): dimension 0, of n .* have 3;"
+    with pytest.raises(TypeError, match=f"{named} .* tw.reshape$"):
+        broadcast(tw.f64["n", "m"], (2, 3, 4)).trace()
+    with pytest.raises(TypeError, match=r"dimension 1, of 5 elements, is to have 4; only .* can be broadcast$"):
+        broadcast(tw.f64[3, 5], (3, 4)).trace()
+    column = np.arange(3.0)[:, None]
+    np.testing.assert_array_equal(broadcast(tw.f64[3, 1], (2, 3, 4))(column), np.broadcast_to(column, (2, 3, 4)))
 
 
 def test_products_of_matrices_are_contractions() -> None:

@@ -18,6 +18,7 @@ programs  program.py with program_options.py, program_arguments.py, program_comp
           scalar_powers.py)
 names     array_functions.py with array_arguments.py, fold_functions.py, control_functions.py, scalar_functions.py,
           annotations.py, named_types.py, new_arrays.py; what NumPy's functions are on proxies: numpy_functions.py,
-          numpy_ufuncs.py, axis_functions.py, shape_functions.py, gather_functions.py, neighbour_functions.py, with
-          listed_arrays.py (lists that they take); foreign_functions.py (how NumPy and torch call them)
+          numpy_ufuncs.py, axis_functions.py, shape_functions.py, matrix_products.py, gather_functions.py,
+          neighbour_functions.py, with listed_arrays.py (lists that they take); foreign_functions.py (how NumPy and
+          torch call them)
 """

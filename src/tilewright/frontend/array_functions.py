@@ -103,35 +103,6 @@ def _check_broadcast(largest: ArrayProxy, other: ArrayProxy) -> None:
         )
 
 
-def matmul(left: Any, right: Any) -> Any:
-    """left @ right, as maps and sums of products: vectors, matrices, and stacks of matrices of equal outer sizes.
-
-    Raises:
-        TypeError: for scalars, and sizes that do not fit.
-
-    Example:
-        >>> import numpy as np
-        >>> import tilewright as tw
-        >>> @tw.program
-        ... def layer(x: tw.f64["n", "k"], w: tw.f64["k", "m"], bias: tw.f64["m"]):
-        ...     return tw.map(lambda row: tw.relu(row + bias), x @ w)
-        >>> layer(np.eye(2), np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([0.0, -3.0])).tolist()
-        [[1.0, 0.0], [3.0, 1.0]]
-    """
-    from tilewright.frontend.fold_functions import reduce
-
-    _, (left, right) = arrays_of("@", (left, right))
-    if left.ndim > 2 and right.ndim > 2:
-        return map(matmul, left, right)
-    if left.ndim >= 2 and right.ndim <= 2:
-        return map(lambda row: matmul(row, right), left)
-    if right.ndim > 2:
-        return map(lambda matrix: matmul(left, matrix), right)
-    if right.ndim == 2:
-        return map(lambda column: matmul(left, column), transpose(right))
-    return reduce("add", 0, left * right)
-
-
 def iota(count: Any, dtype: Any = "i64") -> Any:
     """[0, 1, ..., count - 1]; its elements can be indices and sizes. A count below 0 gives no elements.
 

@@ -187,12 +187,12 @@ class ArrayProxy:
         )
 
     def __matmul__(self, other: Any) -> Any:
-        from tilewright.frontend.array_functions import matmul
+        from tilewright.frontend.matrix_products import matmul
 
         return matmul(self, other)
 
     def __rmatmul__(self, other: Any) -> Any:
-        from tilewright.frontend.array_functions import matmul
+        from tilewright.frontend.matrix_products import matmul
 
         return matmul(other, self)
 

@@ -109,7 +109,7 @@ def _log_add_exp(left: Any, right: Any) -> Any:
 
 
 def _matrix_product(left: Any, right: Any) -> Any:
-    from tilewright.frontend.array_functions import matmul
+    from tilewright.frontend.matrix_products import matmul
 
     return matmul(left, right)
 

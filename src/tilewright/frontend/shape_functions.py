@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.frontend import array_functions, control_functions, scalar_functions
 from tilewright.frontend.array_arguments import arrays_of, dimension_of
 from tilewright.frontend.einsum import einsum
-from tilewright.frontend.program_tracing import is_array
+from tilewright.frontend.program_tracing import is_array, size_of
 from tilewright.frontend.tensordot import tensordot
 from tilewright.ir.sizes import ONE
 
@@ -246,10 +246,26 @@ def _triangle(m: Any, kept: Callable[[Any, Any], Any]) -> Any:
 
 
 def broadcast_to(array: Any, shape: Any) -> Any:
-    """`numpy.broadcast_to`."""
+    """`numpy.broadcast_to`.
+
+    Raises:
+        TypeError: for a shape that has fewer dimensions, or a size that is not that of the array, where that is not 1.
+    """
     extents = list(shape) if isinstance(shape, tuple | list) else [shape]
     if not is_array(array) or array.ndim > len(extents):
         raise TypeError(f"numpy.broadcast_to: an array of at most {len(extents)} dimensions is needed")
+    sizes = [size_of(one, "a size of numpy.broadcast_to") for one in extents]
+    own = array.variable.type.shape
+    for place, (wanted, extent) in enumerate(zip(sizes[len(sizes) - len(own) :], own, strict=True)):
+        if extent in (wanted, ONE):
+            continue
+        known = wanted.constant is not None and extent.constant is not None
+        advice = "" if known else "; write the same size in the annotation, or say so with tw.reshape"
+        raise TypeError(
+            f"numpy.broadcast_to of {array.builder.describe(array.variable)} of type {array.variable.type} to the "
+            f"shape ({', '.join(map(str, sizes))}): dimension {place}, of {extent} elements, is to have {wanted}; only "
+            f"dimensions of 1 element can be broadcast{advice}"
+        )
     zeros = array_functions.replicate(extents, 0, array.scalar)
     return array_functions.elementwise(lambda one, _: one, [array, zeros])
 
