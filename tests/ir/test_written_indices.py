@@ -41,15 +41,17 @@ def test_chosen() -> None:
 
 
 def test_joined() -> None:
-    assert joined_indices("a.py:3", "x", 1, "a.py:4") == "a.py:3 and a.py:4"
-    assert joined_indices("", "x", 1, "a.py:4") == "a.py:4"
+    assert joined_indices("a.py:3", "x", (1, 1), "a.py:4") == "a.py:3 and a.py:4"
+    assert joined_indices("", "x", (1, 1), "a.py:4") == "a.py:4"
     assert joined_lines(COLUMN, PART) == "a.py:3 and a.py:4"
-    absolute, of_result = (joined_indices(COLUMN, "t", 1, one) for one in (PART, written_index("a.py:4", "y", [1, 0])))
+    absolute, of_result = (
+        joined_indices(COLUMN, "t", (1, 2), one) for one in (PART, written_index("a.py:4", "y", [1, 0]))
+    )
     assert [told(absolute, d) for d in range(3)] == ["index -6 of x 1", "index 7 of x 2", "index 7 of x 0"]
     assert [told(of_result, d) for d in range(3)] == ["index -6 of x 1", "index 7 of x 2", "index 7 of x 0"]
-    assert [told(joined_indices(COLUMN, "t", 1, "a.py:4"), d) for d in range(3)] == [
-        "index -6 of x 1", "index 7 of x 0", "index 7 of x 2",
-    ]  # fmt: skip
-    after = joined_indices("a.py:3", "x", 2, written_index("a.py:3", "y", [1], [-1]))
+    several = joined_indices(COLUMN, "t", (1, 2), "a.py:4")
+    assert [told(several, d) for d in range(3)] == ["index -6 of x 1", "index 7 of x 0", "index 7 of x 2"]
+    assert several.count("\t") == 4  # the slice that there is none of, and as many entries as indices
+    after = joined_indices("a.py:3", "x", (2, 1), written_index("a.py:3", "y", [1], [-1]))
     assert line_of(after) == "a.py:3"
     assert [told(after, d) for d in range(3)] == ["index 7 of x 0", "index 7 of x 1", "index -1 of x 3"]

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_MOST_DIMENSIONS = 64
 _CUT_OFF = "a slice is cut off where its bounds and the size are numbers; else write tw.minimum and tw.maximum of them"
 
 
@@ -72,20 +71,21 @@ def chosen_indices(written: str, order: Sequence[int]) -> str:
     return _packed(line, [entries[place] for place in order if place < len(entries)], cut)
 
 
-def joined_indices(first: str, array: str, number: int, second: str) -> str:
-    """The `line` of array[is..., js...], of those of a = array[is...] with so many indices and of a[js...].
+def joined_indices(first: str, array: str, numbers: tuple[int, int], second: str) -> str:
+    """The `line` of array[is..., js...], of those of a = array[is...] and of a[js...] with so many indices.
 
-    >>> both = joined_indices(written_index("a.py:3", "x", [1]), "t", 1, "a.py:4")
+    >>> both = joined_indices(written_index("a.py:3", "x", [1]), "t", (1, 1), "a.py:4")
     >>> print(line_of(both), "has", outside_text(both, "t", 1, 7, 5))
     a.py:3 and a.py:4 has index 7 of x is out of range in dimension 0 of extent 5
     """
     entries, others, line = _unpacked(first)[1], _unpacked(second)[1], joined_lines(first, second)
     if not entries and not others:
         return line
-    entries = entries or [_Entry(array, place, "") for place in range(number)]
+    entries = entries or [_Entry(array, place, "") for place in range(numbers[0])]
+    others = others or [_Entry("", place, "") for place in range(numbers[1])]
     name, taken = entries[0].array, {one.dimension for one in entries}
-    remaining = [place for place in range(2 * _MOST_DIMENSIONS) if place not in taken]
-    others = others or [_Entry("", place, "") for place in range(_MOST_DIMENSIONS)]
+    most = len(taken) + max((one.dimension for one in others), default=0)
+    remaining = [place for place in range(most + 1) if place not in taken]
     # What is told of the second is of `array`, or of a, which has its remaining dimensions.
     rest = [one if one.array == name else _Entry(name, remaining[one.dimension], one.constant) for one in others]
     return _packed(line, [*entries, *rest])

@@ -54,7 +54,7 @@ def index_index(at: Place) -> Body | Declined:
     inner = at.definition(index.array)
     if not isinstance(inner, nodes.Index):
         return no_match("the array is not itself indexed")
-    line = joined_indices(inner.line, inner.array.name, len(inner.indices), index.line)
+    line = joined_indices(inner.line, inner.array.name, (len(inner.indices), len(index.indices)), index.line)
     return at.become(nodes.Index(inner.array, inner.indices + index.indices, line))
 
 
