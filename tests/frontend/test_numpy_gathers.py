@@ -107,6 +107,7 @@ NEIGHBOURS: dict[str, tuple[Callable[..., Any], Sequence[Any]]] = {
     "gradient both": (lambda y: np.gradient(y * y, 0.5, 2), (Y,)),
     "gradient of integers": (np.gradient, (AT,)),
     "gradient of f32": (np.gradient, (V.astype(np.float32),)),
+    "gradient of f32 by f64": (lambda v: np.gradient(v, np.float64(0.5)), (V.astype(np.float32),)),
     **{
         f"pad {mode}": (lambda y, mode=mode: np.pad(y, ((1, 2), (0, 1)), mode=mode), (Y,))
         for mode in ("constant", "edge", "reflect", "symmetric", "wrap")

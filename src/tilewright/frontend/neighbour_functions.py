@@ -33,7 +33,7 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Any:
 
 def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None) -> Any:
     """`numpy.gradient` with one distance for all dimensions or for each: half the difference of both neighbours, and
-    at the two ends that of the one.
+    at the two ends that of the one; of the type of `f`, or f64 of integers.
     """
     given = range(f.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     places = [dimension_of("gradient", f, one) for one in given]
@@ -50,7 +50,8 @@ def gradient(f: Any, *varargs: Any, axis: int | Sequence[int] | None = None) -> 
             return (values[_along(place, *later)] - values[_along(place, *earlier)]) / (steps * distance)
 
         ends = between((1, 2), (None, 1), 1), between((-1, None), (-2, -1), 1)
-        return array_functions.concat(ends[0], between((2, None), (None, -2), 2), ends[1], axis=place)
+        found = array_functions.concat(ends[0], between((2, None), (None, -2), 2), ends[1], axis=place)
+        return found if found.scalar == values.scalar else found.astype(values.scalar)
 
     found = [along(*one) for one in zip(places, distances, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
