@@ -106,5 +106,5 @@ def test_later_processes_have_them_from_the_disk(tmp_path: Any, monkeypatch: pyt
 
 def test_what_is_too_deep_all_the_same_is_told() -> None:
     x = np.broadcast_to(np.float64(1), (2,) * 40)[(slice(1),) * 2]  # 2**38 elements, which are not read
-    with pytest.raises(RecursionError, match="38 indices make a nest that is too deep"):
+    with pytest.raises(RecursionError, match=r"38 indices make a nest .*sys.setrecursionlimit allows more"):
         tw.einsum(x, list(range(40)), [])

@@ -68,13 +68,6 @@ def test_indices_of_a_product_are_not_stored(target: str) -> None:
     assert "iota" not in products.explain(target=target)
 
 
-def test_nests_too_deep_for_python_say_what_allows_them() -> None:
-    labels = list(range(120))
-    ones = [np.ones((1,) * 60), np.ones((1,) * 60)]
-    with pytest.raises(RecursionError, match=r"einsum: 120 indices make a nest .*sys.setrecursionlimit allows more"):
-        tw.einsum(ones[0], labels[:60], ones[1], labels[60:], labels[:3])
-
-
 def test_bounds_of_clip_may_be_missing_or_named() -> None:
     @tw.program
     def clipped(x: tw.f64["n"]) -> Any:
