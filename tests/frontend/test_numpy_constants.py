@@ -83,6 +83,70 @@ def test_constants_of_epilogues() -> None:
         assert_same(found, matrix * factor)
 
 
+@pytest.mark.parametrize("constant", [0.5, np.float32(0.5), np.float64(0.5), 2, np.int8(2)], ids=repr)
+def test_branches_of_cond(constant: Any) -> None:
+    @tw.program
+    def chosen(xs: tw.f32["n"]):
+        one = xs[0]
+        both = tw.cond(one > 1, lambda: constant, lambda: 3.0)
+        return tw.cond(one > 1, lambda: one, lambda: constant), tw.cond(one > 1, lambda: constant, lambda: one), both
+
+    for xs in (np.array([0.25], "f4"), np.array([1.25], "f4")):
+        is_large = np.array(xs[0] > 1)
+        wanted = np.where(is_large, xs[0], constant), np.where(is_large, constant, xs[0])
+        found = chosen(xs)
+        for one, expected in zip(found, wanted, strict=False):
+            assert_same(one, expected)
+        assert found[2] == (constant if is_large else 3)
+        assert found[2].dtype == (constant.dtype if isinstance(constant, np.floating) else np.float64)
+
+
+FACTOR = np.float64(0.5)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda xs: tw.reduce(lambda a, b: a + b * FACTOR, 0, xs), lambda xs: tw.loop(3, xs, lambda i, one: one * FACTOR)],
+)
+def test_folds_and_loops_say_what_has_changed_the_type(function: Callable[[Any], Any]) -> None:
+    def traced(xs):  # type: ignore[no-untyped-def]
+        return function(xs)
+
+    traced.__annotations__["xs"] = ARRAYS["f4"]
+    with pytest.raises(TypeError, match=r"f64 .*f32; convert with \.astype.*numbers of NumPy have types of their own"):
+        tw.program(traced).trace()
+
+
+def test_lists_have_the_types_of_their_numbers() -> None:
+    @tw.program
+    def listed(xs: tw.f32["n"]):
+        singles = [np.float32(0.5), np.float32(2)]
+        return (
+            np.convolve(xs, singles),
+            np.convolve(xs, [0.5, 2]),
+            np.convolve(xs, np.array(singles)),
+            tw.concat(xs, [0.5]),
+        )
+
+    xs = np.arange(3, dtype="f4")
+    wanted = (
+        np.convolve(xs, np.array([0.5, 2], "f4")),
+        np.convolve(xs, [0.5, 2]),
+        np.convolve(xs, np.array([0.5, 2], "f4")),
+    )
+    check(listed, (xs,), (*wanted, np.array([0, 1, 2, 0.5], "f4")))
+
+
+@pytest.mark.parametrize("constant", [np.timedelta64(1), np.datetime64(1, "ns"), np.str_("a")], ids=repr)
+def test_what_is_no_number(constant: Any) -> None:
+    @tw.program
+    def scaled(xs: tw.i64["n"]):
+        return xs * constant
+
+    with pytest.raises(TypeError, match="is not a number"):
+        scaled.trace()
+
+
 def test_arrays_of_several_elements_are_no_constants() -> None:
     table = np.arange(3.0)
 

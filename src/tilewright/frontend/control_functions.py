@@ -27,7 +27,7 @@ from tilewright.frontend.program_tracing import (
     wrap,
     wrap_results,
 )
-from tilewright.frontend.scalar_constants import constant
+from tilewright.frontend.scalar_constants import TYPED_NUMBERS, constant
 from tilewright.frontend.scalar_tracing import ScalarProxy, WeakProxy, common_type, convert
 from tilewright.ir.nodes import Atom, Body, ForLoop, If, Lambda, Loop, Statement, Type, Variable, WhileLoop
 from tilewright.ir.scalars import BOOL, I64
@@ -88,18 +88,22 @@ def _count(values: Sequence[Any], several: bool) -> str:
 
 
 def _common(left: Any, right: Any) -> Type:
-    """The type of both branches' results: equal for arrays, the common one of scalars; numbers take the other's."""
+    """The type of both branches' results: equal for arrays, the common one of scalars and NumPy's numbers; Python's
+    numbers take the other's.
+    """
     if is_array(left) or is_array(right):
         if not (is_array(left) and is_array(right)) or left.variable.type != right.variable.type:
             raise TypeError(f"cond: the branches give {describe_value(left)} and {describe_value(right)}")
         found: Type = left.variable.type
         return found
-    if is_number(left) == is_number(right):
+    is_weak = [is_number(one) and not isinstance(one, np.generic) for one in (left, right)]
+    if is_weak[0] == is_weak[1]:
         return Type(common_type([number_type(left), number_type(right)]))
-    number, proxy = (left, right) if is_number(left) else (right, left)
-    own = number_type(number, proxy.scalar)
+    number, typed = (left, right) if is_weak[0] else (right, left)
+    scalar = number_type(typed)
+    own = number_type(number, scalar)
     # A whole number fits a float; 0.5 makes the result of an integer branch a float.
-    return Type(proxy.scalar if common_type([own, proxy.scalar]).kind == proxy.scalar.kind else own)
+    return Type(scalar if common_type([own, scalar]).kind == scalar.kind else own)
 
 
 def _branch_body(tracer: Tracer, statements: list[Statement], values: Sequence[Any], types: Sequence[Type]) -> Body:
@@ -297,6 +301,6 @@ def _carried(tracer: Tracer, name: str, value: Any, parameter: Variable) -> Atom
     if atom.type != parameter.type:
         raise TypeError(
             f"{name} gives {atom.type} for {parameter}, which the loop carries as {parameter.type}; convert with "
-            ".astype, or give what it starts from that type"
+            f".astype, or give what it starts from that type; {TYPED_NUMBERS}"
         )
     return atom

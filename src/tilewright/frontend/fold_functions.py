@@ -11,7 +11,7 @@ from tilewright.frontend import program_tracing as tracing
 from tilewright.frontend.array_arguments import arrays_of, common_width, fitted, index_array, operation, row_lambda
 from tilewright.frontend.array_proxy import ArrayProxy
 from tilewright.frontend.program_tracing import Tracer, as_element
-from tilewright.frontend.scalar_constants import neutral_constant
+from tilewright.frontend.scalar_constants import TYPED_NUMBERS, neutral_constant
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.nodes import Apply, Atom, Hist, Lambda, Redomap, Reduce, Replicate, Scan, Scanomap, Type, Variable
 
@@ -296,7 +296,9 @@ def _of_type(tracer: Tracer, value: Any, expected: Type, name: str) -> Atom:
         return as_element(tracer, value, expected.element, f"{name}: its result")
     atom = tracing.atom_of(value)
     if atom.type != expected:
-        raise TypeError(f"{name} gives {atom.type} for elements of type {expected}; convert with .astype")
+        raise TypeError(
+            f"{name} gives {atom.type} for elements of type {expected}; convert with .astype; {TYPED_NUMBERS}"
+        )
     return atom
 
 

@@ -12,6 +12,9 @@ from tilewright.ir.nodes import Literal
 from tilewright.ir.scalars import BOOL, C64, C128, F64, ScalarType, scalar_type_of
 from tilewright.runtime.messages import value_text
 
+TYPED_NUMBERS = "numbers of NumPy have types of their own, while float(number) takes that of what it meets"
+"""What messages say where a number of NumPy may have given a value another type."""
+
 
 def constant(value: Any, scalar: ScalarType) -> Literal:
     """A Python or NumPy number as a literal of a scalar type.
@@ -26,7 +29,8 @@ def constant(value: Any, scalar: ScalarType) -> Literal:
             "parameters, they cannot be constants in it"
         )
     number = value.item() if isinstance(value, np.generic | np.ndarray) else value
-    if not isinstance(number, bool | int | float | complex):
+    is_time = number is not value and value.dtype.kind in "mM"  # which may be an integer as an item
+    if is_time or not isinstance(number, bool | int | float | complex):
         raise TypeError(f"{value_text(value)} is not a number")
     if scalar.is_complex:
         return Literal(complex(number), scalar)
