@@ -115,6 +115,7 @@ def best_peer() -> str:
         "Emerald Rapids, one thread": ON_A_SERVER,
         "Emerald Rapids, two threads": "contractions-cpu-emeraldrapids-2threads",
         "Granite Rapids, one thread": "contractions-cpu-graniterapids-1thread-beside-all",
+        "Granite Rapids, two threads": "contractions-cpu-graniterapids-2threads",
         "Zen 3, one thread": ON_NARROW_VECTORS,
     }
     for where, name in files.items():
