@@ -314,6 +314,7 @@ READ_ONLY.flags.writeable = False
         ((b"ij,jk", A, B), {}, TypeError, r"needs an expression \(a str\)"),
         ((E2, A, B), {"bad_argument": 1}, TypeError, "bad_argument"),
         ((E2, A, B), {"target": "abacus"}, RuntimeError, "'abacus' names no device"),
+        (("ij->ji", A), {"target": "abacus"}, RuntimeError, "'abacus' names no device"),  # though a view needs none
     ],
 )  # fmt: skip
 def test_refusals(arguments: tuple[Any, ...], options: dict[str, Any], error: type[Exception], message: str) -> None:

@@ -158,6 +158,7 @@ PRODUCTS: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]]
     "outer": (np.outer, (2, 4), (3,)),
     "vdot": (np.vdot, (2, 4), (2, 4)),
     "trace": (lambda x, y: np.trace(x) + y.trace(), (3, 3), (3, 3)),
+    "traces beyond": (lambda x, y: np.trace(x, 9) + y.trace(-9), (3, 4), (5, 3)),
     "diagonals": (lambda x, y: np.diagonal(x) + np.diag(x) + y, (3, 3), (3,)),
     "a diagonal matrix": (lambda x, y: np.diag(x) + y, (3,), (3, 3)),
 }

@@ -156,3 +156,19 @@ def test_arrays_of_several_elements_are_no_constants() -> None:
 
     with pytest.raises(TypeError, match=r"a NumPy array of shape \(3,\) meets traced values"):
         added(np.ones(3))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "i4"])
+def test_remainders_by_numbers_of_python_have_the_type_of_the_elements(dtype: str) -> None:
+    values = np.array([5, -3, 2], dtype)
+
+    def remainders(xs: Any) -> Any:
+        return np.fmod(xs, 2), tw.map(lambda x: tw.fmod(x, 2), xs), np.fmod(7, xs), np.fmod(xs, np.float64(2))
+
+    remainders.__annotations__ = {"xs": {"f2": tw.f16["n"], **ARRAYS}[dtype]}
+    expected = np.fmod(values, 2), np.fmod(values, 2), np.fmod(7, values), np.fmod(values, np.float64(2))
+    for found, wanted in zip(tw.program(remainders)(values), expected, strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+    rows = tw.einsum("ij->i", values[:, None], epilogue=lambda x: tw.fmod(x, 2))
+    assert rows.dtype == dtype

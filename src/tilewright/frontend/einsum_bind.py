@@ -235,6 +235,8 @@ def bind(
     order = "any" if options.order is None else options.order.upper()
     axes = output_axes(order, list(zip(operands, resolved.spec.inputs, strict=True)), resolved.spec.output)
     if out_dtype is None and is_view(resolved.spec, operands[0], dtype, out, options, order):
+        if options.target is not None:
+            device_for(options.target)  # which refuses what is no device, though none is needed
         quick_view = QuickView(operands[0], resolved.spec.inputs[0], resolved.spec.output) if out is None else None
         return BoundEinsum(resolved, path, None, None, None, None, sizes_out, dtype, axes, order, False, quick_view)
     orders: tuple[Labels, ...] = ()

@@ -123,7 +123,9 @@ def fmod(left: Any, right: Any) -> Any:
     if remainder.scalar.is_integer:
         return where((remainder != 0) & ((left < 0) != (right < 0)), remainder - right, remainder)
     left, right = (cast(one, remainder.scalar) if hasattr(one, "astype") else one for one in (left, right))
-    return copysign(abs(left) % abs(right), left)
+    # A Python number stays one, which takes the type of what it meets: NumPy's abs would give it a type.
+    ours, theirs = (abs(one) if hasattr(one, "astype") else builtins.abs(one) for one in (left, right))
+    return copysign(ours % theirs, left)
 
 
 def rounded(value: Any, digits: int | None = None) -> Any:

@@ -23,11 +23,12 @@ from tilewright.runtime.messages import value_text
 
 @dataclass(frozen=True)
 class Semiring:
-    """The two operations of a contraction: out[...] = combine over the contracted indices of map(a, map(b, ...)).
+    """The two operations of a contraction: out[...] = combine over the contracted indices of map(map(a, b), ...).
 
     Attributes:
         map: takes the place of *; a function of two scalars, traced.
-        combine: takes the place of +; an associative function of two scalars, traced.
+        combine: takes the place of +; an associative function of two scalars, traced. It is taken for commutative,
+            unless `commutative` says that it is not.
         neutral: combine's neutral element: a number (an infinite one stands for the extreme value of an integer
             type), or a function of the NumPy dtype that gives it.
         name: for messages.
@@ -37,7 +38,8 @@ class Semiring:
             elements and the neutral one. Where it is none, an index that only one operand has is folded in it before
             the product: of min_plus, min([inf, 0]) + -inf is -inf, though inf + -inf is undefined; of plus_times,
             (2 - 1) * inf is inf, as for `numpy.einsum` with `optimize`.
-        commutative: combine is commutative.
+        commutative: combine is commutative, so that elements may be combined in any order; give False for one like
+            "the last that is not 0". Nothing finds that out.
 
     Raises:
         TypeError: for a `map` or `combine` that is no function.

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.frontend import array_functions, control_functions, scalar_functions
 from tilewright.frontend.array_arguments import arrays_of, dimension_of
 from tilewright.frontend.einsum import einsum
-from tilewright.frontend.program_tracing import is_array, size_of
+from tilewright.frontend.program_tracing import IndexProxy, is_array, size_of
 from tilewright.frontend.tensordot import tensordot
 from tilewright.ir.sizes import ONE
 
@@ -197,6 +197,8 @@ def diagonal(array: Any, offset: Any = 0) -> Any:
         return einsum("ii...->...i", array)
     down, right = scalar_functions.maximum(0 - offset, 0), scalar_functions.maximum(offset, 0)
     count = scalar_functions.minimum(array.shape[0] - down, array.shape[1] - right)
+    if isinstance(count, IndexProxy) and (known := count.extent.constant) is not None and known < 0:
+        count = 0  # beyond the last column or row
     found = array_functions.map(lambda i: array[i + down, i + right], array_functions.iota(count))
     return array_functions.rearrange(found, (*range(1, found.ndim), 0))
 
