@@ -101,6 +101,35 @@ def test_complex_special_values() -> None:
     np.testing.assert_array_equal(compiled(elementwise(OPERATORS["abs"], C128))(far), [np.inf, np.inf, 0])
 
 
+@pytest.mark.parametrize("element", [C64, C128], ids=str)
+def test_roots_of_subnormal_large_and_infinite_complex_numbers(element: ScalarType) -> None:
+    real = np.finfo(element.numpy)
+    smallest, largest = float(real.smallest_subnormal), float(real.max)
+    parts = [
+        0.0,
+        -0.0,
+        1.0,
+        -3.5,
+        np.inf,
+        -np.inf,
+        np.nan,
+        smallest,
+        -7 * smallest,
+        float(real.tiny),
+        largest,
+        -largest,
+    ]
+    values = np.array([complex(a, b) for a in parts for b in parts]).astype(element.numpy)
+    found = compiled(elementwise(OPERATORS["sqrt"], element))(values)
+    with np.errstate(all="ignore"):
+        expected = np.sqrt(values)
+    for part in ("real", "imag"):
+        mine, wanted = getattr(found, part), getattr(expected, part)
+        np.testing.assert_allclose(mine, wanted, rtol=16 * float(real.eps), atol=smallest)
+        signs = ~np.isnan(wanted)
+        np.testing.assert_array_equal(np.signbit(mine)[signs], np.signbit(wanted)[signs])
+
+
 @pytest.mark.parametrize("source", TYPES, ids=str)
 def test_every_cast(source: ScalarType) -> None:
     targets = [one for one in SCALAR_TYPES.values() if one.name != "bf16" and (one.is_complex or not source.is_complex)]

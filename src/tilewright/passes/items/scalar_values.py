@@ -328,13 +328,22 @@ def _complex_exp(a: Expression, b: Expression, emit: KernelBuilder) -> Value:
 
 
 def _complex_sqrt(a: Expression, b: Expression, emit: KernelBuilder) -> Value:
-    """The root with a non-negative real part; t = sqrt((|a| + |a+bi|) / 2), computed on eighths against overflow."""
-    eighth, two, zero = _number(0.125, a), _number(2.0, a), _number(0.0, a)
-    small_a, small_b = emit.let(_op("mul", a, eighth)), emit.let(_op("mul", b, eighth))
-    length = _hypotenuse(small_a, small_b, emit)
-    t = emit.let(_op("mul", two, _op("sqrt", _op("add", _op("abs", small_a), length))), "root")
-    at_zero = emit.let(_op("eq", t, zero))
-    other = emit.let(_op("select", at_zero, zero, _op("div", _op("abs", b), _op("mul", two, t))))
+    """The root with a non-negative real part; t = sqrt((|a| + |a+bi|) / 2), computed on eighths against overflow, and
+    below 1 on so many times a and b that subnormal numbers become normal ones: half a power of four in either case.
+    """
+    assert isinstance(a.type, ScalarType)
+    bits = 13 if a.type.bytes == 4 else 28
+    below = emit.let(_op("lt", _op("max", _op("abs", a), _op("abs", b)), _number(1.0, a)), "below")
+    scale = emit.let(_op("select", below, _number(2.0 ** (2 * bits - 1), a), _number(0.125, a)), "scale")
+    unscale = emit.let(_op("select", below, _number(2.0**-bits, a), _number(2.0, a)), "unscale")
+    scaled_a, scaled_b = emit.let(_op("mul", a, scale)), emit.let(_op("mul", b, scale))
+    length = _hypotenuse(scaled_a, scaled_b, emit)
+    two, zero = _number(2.0, a), _number(0.0, a)
+    infinite = emit.let(_op("isinf", b))  # then so are both parts, whatever a is
+    root = _op("mul", unscale, _op("sqrt", _op("add", _op("abs", scaled_a), length)))
+    t = emit.let(_op("select", infinite, _op("abs", b), root), "root")
+    known = emit.let(_op("or", infinite, _op("eq", t, zero)))
+    other = emit.let(_op("select", known, t, _op("div", _op("abs", b), _op("mul", two, t))))
     minus_zero = _op("and", _op("eq", b, zero), _op("lt", _op("div", _number(1.0, b), b), zero))
     negative = emit.let(_op("or", _op("lt", b, zero), minus_zero))
     left = emit.let(_op("lt", a, zero))
