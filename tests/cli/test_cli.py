@@ -95,6 +95,14 @@ def test_einsum_refuses_with_a_reason(files: tuple[Path, Path, np.ndarray, np.nd
     refused("einsum", "ij,jk->ik", one, other, "--dtype", "float99")
 
 
+@pytest.mark.parametrize("name", ["i8", "u8"])
+def test_einsum_refuses_types_that_are_others_in_numpy(tmp_path: Path, name: str) -> None:
+    np.save(tmp_path / "a.npy", np.full((2, 2), 100, np.int8))
+    said = f"einsum 'ij->i': dtype '{name}' is {np.dtype(name)} in NumPy"
+    assert said in refused("einsum", "ij->i", str(tmp_path / "a.npy"), "-d", name)
+    assert run("einsum", "ij->i", str(tmp_path / "a.npy"), "-d", "int64") == "[200 200]\n"
+
+
 def test_the_place_of_an_error_is_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_TRACEBACK", "1")
     result = CliRunner().invoke(app, ["explain", "ij->", "--sizes", "i"])

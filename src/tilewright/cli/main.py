@@ -105,12 +105,12 @@ def einsum(
         import numpy as np
 
         import tilewright
-        from tilewright.ir.scalars import scalar_type_of
+        from tilewright.frontend.named_types import type_named
 
         if output is not None and not output.parent.is_dir():
             raise ValueError(f"cannot write {output}: there is no folder {output.parent}")
         arrays = [_load(path) for path in operands]
-        computed = None if dtype is None else scalar_type_of(dtype).numpy
+        computed = None if dtype is None else type_named(dtype, f"einsum {expression!r}").numpy
         result = tilewright.einsum(
             expression, *arrays, dtype=computed, semiring=semiring, target=target, casting="same_kind"
         )
