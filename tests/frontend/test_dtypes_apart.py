@@ -48,3 +48,17 @@ def test_an_out_is_named_too() -> None:
         TypeError, match=r"operand 0 of dtype bfloat16 and out of dtype float16 have no dtype in common"
     ):
         tw.einsum("ij,jk->ik", a, a, out=np.empty((3, 3), np.float16))
+
+
+@pytest.mark.parametrize(
+    ("casting", "dtype", "rules"),
+    [
+        ("safe", "f4", "'same_kind' or 'unsafe'"),
+        ("no", "f4", "'same_kind' or 'unsafe'"),
+        ("safe", "i4", "'unsafe'"),
+        ("same_kind", "i4", "'unsafe'"),
+    ],
+)
+def test_a_refused_cast_is_told_with_the_rules_that_allow_it(casting: str, dtype: str, rules: str) -> None:
+    with pytest.raises(TypeError, match=f"by the rule '{casting}'; casting={rules} allows it$"):
+        tw.einsum("ij->ji", ONES, dtype=dtype, casting=casting)

@@ -42,9 +42,10 @@ def computed_dtype(
     conversions: list[np.dtype[Any] | None] = []
     for number, operand in enumerate(operands):
         if not np.can_cast(operand.dtype, dtype, options.casting):  # type: ignore[arg-type]
+            wider = [one for one in ("same_kind", "unsafe") if np.can_cast(operand.dtype, dtype, one)]
             raise TypeError(
                 f"einsum {text!r}: operand {number} of dtype {operand.dtype} may not be cast to {dtype} "
-                f"by the rule {options.casting!r}; casting='same_kind' or 'unsafe' allows more"
+                f"by the rule {options.casting!r}; casting={' or '.join(map(repr, wider))} allows it"
             )
         conversions.append(conversion(operand, dtype))
     return dtype, conversions
