@@ -240,7 +240,7 @@ class TracedProgram:
             The values found, each with its interval, and the times before and after.
 
         Raises:
-            ValueError: if the program has a single version, there is no data, or the data sets differ in types.
+            ValueError: if the program has a single version, there is no data or no such cost, or data differ in types.
             RuntimeError: if no data set could be run.
         """
         from tilewright.tune.search import silent

@@ -42,6 +42,7 @@ WORTH = 0.003
 """The fraction of the costs of all data sets that other thresholds must save to be taken in place of those found."""
 
 CostKind: TypeAlias = Literal["sum", "mean"]
+COSTS: tuple[CostKind, ...] = ("sum", "mean")
 
 
 @dataclass(frozen=True)

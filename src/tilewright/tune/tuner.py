@@ -15,7 +15,7 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.thresholds import resolved, threshold_of
 from tilewright.tune.keys import data_key, device_key, measurements_key, program_digest
 from tilewright.tune.races import race
-from tilewright.tune.search import CostKind, Found, Measured, Progress, questions, search, silent
+from tilewright.tune.search import COSTS, CostKind, Found, Measured, Progress, questions, search, silent
 from tilewright.tune.store import TuningStore
 from tilewright.tune.text import Tuning
 
@@ -128,9 +128,11 @@ def tune(
         progress: told what is about to be done (`search.Progress`).
 
     Raises:
-        ValueError: if the program has no thresholds to be tuned, or there is no data.
+        ValueError: if the program has no thresholds to be tuned, there is no data, or there is no such cost.
         RuntimeError: if no data set could be run at all, with the failures.
     """
+    if cost not in COSTS:
+        raise ValueError(f"cost must be {' or '.join(map(repr, COSTS))}, not {cost!r}")
     asked = questions(executable.program)
     if not asked:
         raise ValueError(
