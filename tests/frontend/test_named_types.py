@@ -95,3 +95,28 @@ def test_annotations_mean_eight_bits() -> None:
 
     unsigned, same = small(np.array([1, -1], np.int8))
     assert unsigned.dtype == np.uint8 and same.dtype == np.int8 and unsigned.tolist() == [1, 255]
+
+
+@pytest.mark.parametrize("name", ["float32", "complex64", "int16", "bool"])
+def test_classes_of_scalars_are_dtypes_of_generic_programs(name: str) -> None:
+    @tw.program
+    def twice(x: tw.array["n"]) -> Any:
+        return tw.map(lambda one: one * one, x)
+
+    scalar = np.dtype(name).type
+    assert str(twice.trace(scalar)) == str(twice.trace(np.dtype(name)))
+    assert twice.explain(scalar) == twice.explain(np.dtype(name))
+    assert twice.thresholds(scalar) == twice.thresholds(np.dtype(name))
+    assert twice.derivation(scalar).print() == twice.derivation(np.dtype(name)).print()
+    assert str(twice.trace(float)) == str(twice.trace("f64")) == str(twice.trace(np.ones(2)))
+
+
+def test_classes_that_are_no_dtypes_are_told() -> None:
+    @tw.program
+    def same(x: tw.float_["n"]) -> Any:
+        return x
+
+    with pytest.raises(TypeError, match=r"program same: parameter x: float_.* does not take dtype i32"):
+        same.trace(np.int32)
+    with pytest.raises(TypeError, match=r"program same: parameter x: dtype object is not supported"):
+        same.trace(np.object_)

@@ -50,7 +50,8 @@ def accepted(
     annotation = parameter.annotation
     if dtype or hasattr(argument, "dtype"):
         try:
-            scalar = scalar_type_of(getattr(argument, "dtype", argument))
+            is_class = dtype and isinstance(argument, type)  # of NumPy's scalars, whose `dtype` is a descriptor
+            scalar = scalar_type_of(argument if is_class else getattr(argument, "dtype", argument))
         except TypeError as error:
             raise TypeError(f"program {program}: parameter {parameter.name}: {error}") from error
     elif preferred in annotation.accepts and isinstance(argument, bool | int | float | complex):
