@@ -103,6 +103,17 @@ def test_einsum_refuses_types_that_are_others_in_numpy(tmp_path: Path, name: str
     assert run("einsum", "ij->i", str(tmp_path / "a.npy"), "-d", "int64") == "[200 200]\n"
 
 
+def test_einsum_writes_no_file_that_it_cannot_read(tmp_path: Path) -> None:
+    file, out = tmp_path / "a.npy", tmp_path / "out.npy"
+    np.save(file, np.ones((2, 2), np.float32))
+    said = refused("einsum", "ij->i", str(file), "-d", "bf16", "-o", str(out))
+    assert said.endswith("out.npy: NumPy's files do not hold bf16; compute in f32 (--dtype f32)\n")
+    assert not out.exists()
+    assert run("einsum", "ij->i", str(file), "-d", "bf16") == "[2 2]\n"
+    run("einsum", "ij->i", str(file), "-d", "f16", "-o", str(out))
+    assert run("einsum", "i->i", str(out)) == "[2. 2.]\n"
+
+
 def test_the_place_of_an_error_is_shown_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_TRACEBACK", "1")
     result = CliRunner().invoke(app, ["explain", "ij->", "--sizes", "i"])
@@ -288,3 +299,10 @@ def test_derivations_are_printed_and_written_as_pages(tmp_path: Path) -> None:
     assert "has no program named rose; it has rows, double" in refused("derive", str(file), "--entry", "rose")
     missing = tmp_path / "none" / "rows.html"
     assert "there is no folder" in refused("derive", str(file), "--entry", "rows", "--page", str(missing))
+
+
+@pytest.mark.parametrize(("option", "value"), [("--sizes", "a=3"), ("--semiring", "min_plus")])
+def test_a_file_is_not_explained_with_options_of_expressions(tmp_path: Path, option: str, value: str) -> None:
+    file = tmp_path / "programs.py"
+    file.write_text(PROGRAMS)
+    assert f"{option} is for einsum expressions; the programs of " in refused("explain", str(file), option, value)

@@ -106,11 +106,15 @@ def einsum(
 
         import tilewright
         from tilewright.frontend.named_types import type_named
+        from tilewright.ir.scalars import BF16
 
         if output is not None and not output.parent.is_dir():
             raise ValueError(f"cannot write {output}: there is no folder {output.parent}")
+        named = None if dtype is None else type_named(dtype, f"einsum {expression!r}")
+        if output is not None and named == BF16:
+            raise ValueError(f"cannot write {output}: NumPy's files do not hold bf16; compute in f32 (--dtype f32)")
         arrays = [_load(path) for path in operands]
-        computed = None if dtype is None else type_named(dtype, f"einsum {expression!r}").numpy
+        computed = None if named is None else named.numpy
         result = tilewright.einsum(
             expression, *arrays, dtype=computed, semiring=semiring, target=target, casting="same_kind"
         )
@@ -222,6 +226,11 @@ def explain(
             from tilewright.cli.bench_file import read_programs
             from tilewright.cli.stages import generic_types, machine_for
 
+            for option, given in (("--sizes", bool(sizes)), ("--semiring", semiring != "plus_times")):
+                if given:
+                    raise ValueError(
+                        f"{option} is for einsum expressions; the programs of {expression} are explained without"
+                    )
             for program in read_programs(Path(expression))[1].values():
                 typer.echo(program.explain(*generic_types(program, dtype), target=machine_for(machine)))
             return
