@@ -284,10 +284,14 @@ class TracedProgram:
     def with_tiles(self, tiles: Tiles) -> TracedProgram:
         """The same program with tile sizes given for the dimensions of contractions: (T, R), or Q of a contracted one.
 
-        Raises (when called):
-            IllegalTiling: for sizes that break a limit of the device, and devices without thread blocks.
+        Raises:
+            TypeError: for anything but a mapping of names to sizes.
+            IllegalTiling: for sizes of another form; and (when called) for dimensions that there are not, sizes that
+                break a limit of the device, and devices without thread blocks.
         """
-        return self.with_options(dataclasses.replace(self.options, tiles=dict(tiles) or None))
+        from tilewright.frontend.program_tiles import given_tiles
+
+        return self.with_options(dataclasses.replace(self.options, tiles=given_tiles(tiles) or None))
 
     # --- other processes
 

@@ -71,6 +71,7 @@ class ProgramOptions:
             load_ahead()
         from tilewright.passes.compile import compile_program
 
+        self._check_tiles(program)
         return compile_program(
             program,
             device,
@@ -79,6 +80,13 @@ class ProgramOptions:
             contractions=self.contractions,
             unchecked=self.unchecked,
         )
+
+    def _check_tiles(self, program: Program) -> None:
+        """Refuse tile sizes of dimensions that a program does not have."""
+        if self.tiles:
+            from tilewright.frontend.program_tiles import check_dimensions
+
+            check_dimensions(program, self.tiles)
 
     def explained(self, program: Program, machine: Machine) -> str:
         """How each part is run on a machine, which need not be here; with the thresholds of its model."""
@@ -110,6 +118,7 @@ class ProgramOptions:
         """See `passes.compile.prepare_program`; with what the rewrites to each are written into."""
         from tilewright.passes.compile import prepare_program
 
+        self._check_tiles(program)
         return prepare_program(
             program,
             Device(machine.name, machine, ""),
