@@ -88,6 +88,8 @@ def test_what_does_not_go_with_a_limit() -> None:
         tw.einsum("ij,jk->ik", a, b, memory_limit=-1, target="cpu")
     with pytest.raises(ValueError, match="order must be"):
         tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, order="Q", target="cpu")
+    with pytest.raises(RuntimeError, match="'abacus' names no device"):
+        tw.einsum("ij->ji", a, memory_limit=10**6, target="abacus")
     with pytest.raises(TypeError, match="out must be a NumPy array, not 3 of type int"):
         tw.einsum("ij,jk->ik", a, b, memory_limit=10**6, out=3)
     with pytest.raises(ValueError, match=r"out has shape \(3,\), but the result has shape \(3, 3\)"):

@@ -30,6 +30,7 @@ def test_a_cost_that_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ({"n": "x"}, IllegalTiling, r"tiles\['n'\] is 'x' of type str; it must be \(T, R\)"),
         ({"n": (1, 2, 3)}, IllegalTiling, r"tiles\['n'\] is \(1, 2, 3\) of type tuple; it must be"),
         ({"n": 1.5}, IllegalTiling, r"tiles\['n'\] is 1.5 of type float; it must be"),
+        ({"n": True}, IllegalTiling, r"tiles\['n'\] is True of type bool; it must be"),
         ({"n": (0, 1)}, IllegalTiling, r"tiles\['n'\] is \(0, 1\) of type tuple; .* at least 1"),
     ],
 )

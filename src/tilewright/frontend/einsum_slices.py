@@ -21,7 +21,7 @@ from tilewright.frontend.tree import einsum_tree, planned
 from tilewright.frontend.tree_call import check_limit
 from tilewright.frontend.tree_parse import Leaf, Node, Tree, leaves
 from tilewright.frontend.tree_stored import StoredTree, store_tree
-from tilewright.runtime.devices import Device
+from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.messages import value_text
 
 
@@ -75,6 +75,8 @@ def computed(
         check_out(out, arrays, len(arrays))
     layout = "any" if order is None else order.upper()
     if is_view(spec, signatures[0], met, form, options, layout):
+        if target is not None:
+            device_for(target)  # which refuses what is no device, though none is needed
         view = PlainView(spec.inputs[0], spec.output)(arrays[0])
         return view if view.ndim else view[()]
     if len(set(spec.output)) != len(spec.output):

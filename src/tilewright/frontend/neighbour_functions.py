@@ -151,7 +151,9 @@ _BORDERS: dict[str, Callable[..., Any]] = {
 
 
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    """`numpy.convolve` of vectors, each element a sum over the second one."""
+    """`numpy.convolve` of vectors, each element a sum over the second one; of no elements, which NumPy refuses, sums of
+    nothing, or an error.
+    """
     if mode not in ("full", "same", "valid"):
         raise TypeError(f"numpy.convolve: mode is 'full', 'same' or 'valid', not {mode!r}")
     a, v = _vector("numpy.convolve: a", a), _vector("numpy.convolve: v", v)

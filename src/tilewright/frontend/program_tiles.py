@@ -82,8 +82,9 @@ def _given_sizes(name: Any, given: Any) -> tuple[int, int] | int:
     if not isinstance(name, str):
         raise TypeError(f"tiles map names of dimensions to sizes; {value_text(name)} is no name")
     is_pair = isinstance(given, tuple | list) and len(given) == 2
+    listed = given if is_pair else (given,)
     try:
-        sizes = tuple(map(operator.index, given if is_pair else (given,)))
+        sizes = () if any(isinstance(one, bool) for one in listed) else tuple(map(operator.index, listed))
     except TypeError:
         sizes = ()
     if not sizes or min(sizes) < 1:
