@@ -140,15 +140,15 @@ class BoundEinsum:
                 return value
             out[...] = value
             return out
-        fresh = out is None or self.indirect
-        result = empty_result(self.shape, self.dtype, self.axes) if out is None or self.indirect else out
+        written = None if self.indirect else out
+        result = empty_result(self.shape, self.dtype, self.axes) if written is None else written
         if 0 not in self.shape:
             self.executable(*arrays, out=result if self.squeezed is None else self.squeezed(result))
             if self.quick is not None:
                 self.quick.learn(arrays, result, None, given)
         if out is None:
             return result
-        if fresh:
+        if written is None:
             out[...] = result
         return out
 
