@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,27 +52,12 @@ def computed(
     """
     resolved = resolve(parsed_expression(expression), [one.shape for one in arrays])
     text = resolved.expression
-    for name, value in others.items():
-        default = DEFAULTS[name]
-        if value is not default and not (type(value) is type(default) and value == default) and value != []:
-            raise ValueError(f"einsum {text!r}: memory_limit does not go with {name} = {value!r}")
-    if casting == "unsafe":  # trees cast to what holds numbers of the same kind
-        raise ValueError(f"einsum {text!r}: memory_limit does not go with casting = {casting!r}")
+    _refuse_options(text, casting, others)
     options = EinsumOptions(dtype=dtype, order=order, casting=casting)
     check_options(options)
     check_limit(memory_limit)
     spec, signatures = resolved.spec, [signature_of(one) for one in arrays]
-    form = _form_of_out(text, out)
-    met, _ = computed_dtype(text, signatures, options, form)
-    check_result(text, resolved.output_shape, met, form)
-    if out is not None and form is not None:
-        check_stored(text, met, form.dtype, casting)
-        if form.dtype != met:
-            raise ValueError(
-                f"einsum {text!r}: memory_limit does not go with an out of dtype {form.dtype}, for the result is "
-                f"computed in {met}; give out that dtype, or compute in another (dtype=)"
-            )
-        check_out(out, arrays, len(arrays))
+    met, form = _checked_dtype(resolved, arrays, signatures, out, options)
     layout = "any" if order is None else order.upper()
     if is_view(spec, signatures[0], met, form, options, layout):
         if target is not None:
@@ -100,6 +85,39 @@ def computed(
         if not isinstance(plan, StoredTree) and all(map(operator.is_, plan.native(ordered), ordered)):
             store_tree(record, plan, ordered, result, positions)
     return result.transpose([axes.index(axis) for axis in range(len(axes))]) if turned else result
+
+
+def _refuse_options(text: str, casting: str, others: Mapping[str, Any]) -> None:
+    """Refuse values of options that do not go with a limit. ValueError with the option."""
+    for name, value in others.items():
+        default = DEFAULTS[name]
+        if value is not default and not (type(value) is type(default) and value == default) and value != []:
+            raise ValueError(f"einsum {text!r}: memory_limit does not go with {name} = {value!r}")
+    if casting == "unsafe":  # trees cast to what holds numbers of the same kind
+        raise ValueError(f"einsum {text!r}: memory_limit does not go with casting = {casting!r}")
+
+
+def _checked_dtype(
+    resolved: ResolvedEinsum,
+    arrays: Sequence[Array],
+    signatures: Sequence[Signature],
+    out: Array | None,
+    options: EinsumOptions,
+) -> tuple[np.dtype[Any], Signature | None]:
+    """The dtype that is computed in, and the form of `out`, which must be for the result and of that dtype."""
+    text = resolved.expression
+    form = _form_of_out(text, out)
+    met, _ = computed_dtype(text, signatures, options, form)
+    check_result(text, resolved.output_shape, met, form)
+    if out is not None and form is not None:
+        check_stored(text, met, form.dtype, options.casting)
+        if form.dtype != met:
+            raise ValueError(
+                f"einsum {text!r}: memory_limit does not go with an out of dtype {form.dtype}, for the result is "
+                f"computed in {met}; give out that dtype, or compute in another (dtype=)"
+            )
+        check_out(out, arrays, len(arrays))
+    return met, form
 
 
 def _form_of_out(text: str, out: Any) -> Signature | None:
