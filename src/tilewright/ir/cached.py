@@ -35,10 +35,10 @@ def remembered(function: Callable[[Node], Value]) -> Callable[[Node], Value]:
 
     @wraps(function)
     def asked(node: Node) -> Value:
-        known = node.__dict__
-        if key not in known:
-            known[key] = function(node)
-        answer: Value = known[key]
+        try:
+            answer: Value = node.__dict__[key]
+        except KeyError:
+            node.__dict__[key] = answer = function(node)
         return answer
 
     return asked

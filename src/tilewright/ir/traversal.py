@@ -18,6 +18,7 @@ _LEAVES = (str, int, float, complex, bool, type(None), Literal)
 _NO_BODIES = (*_LEAVES, Variable, Size, Type)
 _FIELDS: dict[type, tuple[str, ...]] = {}
 _NOTHING: frozenset[str] = frozenset()
+_NO_KINDS: frozenset[type] = frozenset()
 
 
 def rebuild(node: Node, on_variable: Callable[[Variable], Any], on_size: Callable[[Size], Size]) -> Node:
@@ -124,6 +125,19 @@ def bodies_of(expression: Expression | Lambda | Literal) -> tuple[Body, ...]:
     return tuple(sub_bodies(expression))
 
 
+@remembered
+def kinds_of(statement: Statement) -> frozenset[type]:
+    """The classes of a statement's expression and of those inside it, remembered on it."""
+    expression = statement.expression
+    return frozenset((type(expression),)).union(*map(kinds_in, bodies_of(expression)))
+
+
+@remembered
+def kinds_in(body: Body) -> frozenset[type]:
+    """The classes of all expressions in a body, remembered on it."""
+    return _NO_KINDS.union(*map(kinds_of, body.statements))
+
+
 def rows_of(expression: object) -> Size | None:
     """How many rows a map, fold, scan, sweep, scatter or histogram goes over; None of other expressions."""
     match expression:
@@ -184,7 +198,8 @@ def bound(node: object) -> frozenset[str]:
 
 @remembered
 def _names_bound(node: object) -> frozenset[str]:
-    return frozenset(one.name for one in bound_variables(node))
+    own = frozenset([one.name for one in _binds(node)])
+    return own.union(*(bound(getattr(node, name)) for name in fields_of(type(node))))
 
 
 def _binds(node: object) -> tuple[Variable, ...]:

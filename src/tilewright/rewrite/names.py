@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -25,12 +26,10 @@ def used(statement: Statement) -> frozenset[str]:
 @remembered
 def users(body: Body) -> Mapping[str, tuple[int, ...]]:
     """For each name, the statements of a body that use it, by index; len(body.statements) stands for the results."""
-    found: dict[str, list[int]] = {}
-    for index, statement in enumerate(body.statements):
-        for name in used(statement):
-            found.setdefault(name, []).append(index)
-    for name in mentioned(body.results):
-        found.setdefault(name, []).append(len(body.statements))
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for index, names in enumerate((*map(used, body.statements), mentioned(body.results))):
+        for name in names:
+            found[name].append(index)
     return {name: tuple(where) for name, where in found.items()}
 
 
@@ -43,27 +42,26 @@ def definitions(body: Body) -> Mapping[str, int]:
 def alike(body: Body, statement: Statement) -> Sequence[int]:
     """The statements of a body, by index, with the same kind of expression over the same names.
 
-    Those with bodies of their own are found without the names of the others, which for a large nest are many, and have
-    changed whenever anything in it has.
+    Those with bodies of their own are found by the arrays whose rows they go over alone: the names inside a large nest
+    are many, and have changed whenever anything in it has.
     """
-    plain, nests = _by_kind(body)
-    kind = type(statement.expression)
-    if not bodies_of(statement.expression):
-        return plain.get((kind, used(statement)), ())
-    return nests.get(kind, ())
+    return _by_kind(body).get(_kind_and_names(statement), ())
 
 
 @remembered
-def _by_kind(body: Body) -> tuple[dict[Hashable, list[int]], dict[type, list[int]]]:
-    plain: dict[Hashable, list[int]] = {}
-    nests: dict[type, list[int]] = {}
-    for index, one in enumerate(body.statements):
-        kind = type(one.expression)
-        if bodies_of(one.expression):
-            nests.setdefault(kind, []).append(index)
-        else:
-            plain.setdefault((kind, used(one)), []).append(index)
-    return plain, nests
+def _by_kind(body: Body) -> dict[Hashable, list[int]]:
+    found: defaultdict[Hashable, list[int]] = defaultdict(list)
+    for index, key in enumerate(map(_kind_and_names, body.statements)):
+        found[key].append(index)
+    return found
+
+
+@remembered
+def _kind_and_names(statement: Statement) -> Hashable:
+    expression = statement.expression
+    if not bodies_of(expression):
+        return type(expression), used(statement)
+    return type(expression), tuple([one.name for one in getattr(expression, "arrays", ())])
 
 
 @remembered

@@ -19,9 +19,10 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
+from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Body, Program
-from tilewright.ir.traversal import bodies_of
+from tilewright.ir.traversal import bodies_of, kinds_in, kinds_of
 from tilewright.rewrite.derivation import Recording, Step
 from tilewright.rewrite.rule import Declined, Refusal, RewriteError, Rule, Site, body_at, replace_body, resolve
 
@@ -50,20 +51,21 @@ def apply(rule: Rule) -> Strategy:
     return first_of((rule,))
 
 
-def first_of(rules: Sequence[Rule]) -> Strategy:
+@dataclass(frozen=True)
+class FirstOf:
     """The first of several rules that fires at the statement in focus: a `choice` that looks at its kind first."""
-    by_kind: dict[type, tuple[Rule, ...]] = {}
 
-    def run(state: State) -> State | Declined:
+    rules: tuple[Rule, ...]
+
+    def __call__(self, state: State) -> State | Declined:
+        """The state after the first that fires, or why none does."""
         if state.site is None:
-            raise RewriteError(f"the rules {', '.join(one.name for one in rules)} need a statement in focus")
+            raise RewriteError(f"the rules {', '.join(one.name for one in self.rules)} need a statement in focus")
         place = resolve(state.program, state.site)
         kind = type(place.expression)
-        if kind not in by_kind:
-            by_kind[kind] = tuple(one for one in rules if issubclass(kind, one.kinds))
         declined: list[Refusal] = []
         reason = f"no rule is for {kind.__name__}"
-        for rule in by_kind[kind]:
+        for rule in self._rules_for(kind):
             outcome = rule(place)
             if isinstance(outcome, Declined):
                 reason = outcome.reason
@@ -75,7 +77,31 @@ def first_of(rules: Sequence[Rule]) -> Strategy:
             return State(program, state.site, (*state.steps, step), state.refusals)
         return Declined(reason, bool(declined), tuple(declined))
 
-    return run
+    def is_for(self, kinds: frozenset[type]) -> bool:
+        """Whether one of the rules looks at one of these kinds of expressions."""
+        known = self._known_kinds
+        if kinds not in known:
+            known[kinds] = any(map(self._rules_for, kinds))
+        return known[kinds]
+
+    def _rules_for(self, kind: type) -> tuple[Rule, ...]:
+        known = self._known_rules
+        if kind not in known:
+            known[kind] = tuple(one for one in self.rules if issubclass(kind, one.kinds))
+        return known[kind]
+
+    @cached_property
+    def _known_kinds(self) -> dict[frozenset[type], bool]:
+        return {}
+
+    @cached_property
+    def _known_rules(self) -> dict[type, tuple[Rule, ...]]:
+        return {}
+
+
+def first_of(rules: Sequence[Rule]) -> Strategy:
+    """The first of several rules that fires at the statement in focus."""
+    return FirstOf(tuple(rules))
 
 
 def sequence(*strategies: Strategy) -> Strategy:
@@ -228,8 +254,13 @@ def everywhere(strategy: Strategy, backwards: bool = False, limit: int = 100_000
 
 def _sweep(state: State, path: Path, strategy: Strategy, backwards: bool, refusals: list[Refusal], limit: int) -> State:
     body = body_at(state.program, path)
+    if not _may_fire(strategy, kinds_in(body)):
+        return state
     index = len(body.statements) - 1 if backwards else 0
     while 0 <= index < len(body.statements):
+        if not _may_fire(strategy, kinds_of(body.statements[index])):
+            index += -1 if backwards else 1
+            continue
         outcome = strategy(state.at(Site(path, index)))
         if isinstance(outcome, Declined):
             refusals.extend(outcome.refusals)
@@ -245,6 +276,10 @@ def _sweep(state: State, path: Path, strategy: Strategy, backwards: bool, refusa
         first = _first_difference(old, body)
         index = min(index, len(body.statements) - 1) if backwards else min(index, first)
     return state
+
+
+def _may_fire(strategy: Strategy, kinds: frozenset[type]) -> bool:
+    return not isinstance(strategy, FirstOf) or strategy.is_for(kinds)
 
 
 def _first_difference(old: Body, new: Body) -> int:

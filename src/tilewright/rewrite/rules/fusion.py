@@ -15,20 +15,13 @@ from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable
-from tilewright.ir.traversal import bodies_of, mentioned
+from tilewright.ir.traversal import bodies_of, kinds_in, kinds_of, mentioned
 from tilewright.rewrite.names import definitions, replace_names, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 Consumer: TypeAlias = nodes.Map | nodes.Fold
-_PARALLEL = (
-    nodes.Map
-    | nodes.Reduce
-    | nodes.Scan
-    | nodes.Redomap
-    | nodes.Scanomap
-    | nodes.Scatter
-    | nodes.Hist
-    | nodes.StreamSeq
+_PARALLEL = frozenset(
+    (nodes.Map, nodes.Reduce, nodes.Scan, nodes.Redomap, nodes.Scanomap, nodes.Scatter, nodes.Hist, nodes.StreamSeq)
 )
 
 
@@ -166,14 +159,14 @@ def composed(
 
 def is_parallel(expression: Expression) -> bool:
     """Whether an expression is, or holds, a combinator."""
-    if isinstance(expression, _PARALLEL):
-        return True
-    return any(is_parallel(one.expression) for body in bodies_of(expression) for one in body.statements)
+    return type(expression) in _PARALLEL or any(
+        not _PARALLEL.isdisjoint(kinds_in(one)) for one in bodies_of(expression)
+    )
 
 
 def parallel_statements(body: Body) -> list[Statement]:
     """The statements of a body that are, or hold, combinators."""
-    return [one for one in body.statements if is_parallel(one.expression)]
+    return [one for one in body.statements if not _PARALLEL.isdisjoint(kinds_of(one))]
 
 
 def _imperfect(at: Place, producer: Statement, consumer: Consumer, function: Lambda | None) -> str | None:
