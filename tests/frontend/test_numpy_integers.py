@@ -172,3 +172,22 @@ def test_empty_results_into_arrays_of_any_strides() -> None:
     assert out.strides[1:] == (0, 0) or out.strides[0] == 0
     for _ in range(2):
         assert doubled(np.empty((5, 0, 0)), out=out) is out
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("number", [-(2**63) - 1, -1, 0, 127, 128, 255, 256, 300, 2**31, 2**63, 2**64 - 1, 2**64])
+def test_comparisons_with_numbers_that_the_type_cannot_hold(dtype: str, number: int) -> None:
+    def several(xs: Any) -> Any:
+        return xs < number, xs <= number, xs > number, xs >= number, xs == number, xs != number, number < xs
+
+    @tw.program
+    def traced(xs: tw.array["n"]) -> Any:
+        return several(xs)
+
+    @tw.program
+    def element_by_element(xs: tw.array["n"]) -> Any:
+        return tw.map(lambda x: tw.where(number > x, 1, 0), xs)
+
+    xs = _ends(dtype)[0]
+    check(traced, (xs,), several(xs), ("cpu",))
+    check(element_by_element, (xs,), np.where(number > xs, 1, 0).astype(element_by_element(xs).dtype), ("cpu",))

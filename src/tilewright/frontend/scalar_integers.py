@@ -91,6 +91,25 @@ def compared_with_u64(builder: Builder, operator: str, left: Atom, right: Atom) 
     return builder.apply("select", negative, Literal(operator in ("ne", "lt", "le"), BOOL), found)
 
 
+def compared_out_of_range(operator: str, values: Sequence[Any], scalar: ScalarType) -> bool | None:
+    """What a comparison of values of an integer type with a Python integer is that the type cannot hold: the same for
+    all of them, as NumPy has it. None of anything else.
+
+    >>> print(compared_out_of_range("lt", ["x", 256], U8), compared_out_of_range("lt", ["x", 255], U8))
+    True None
+    """
+    numbers = [one for one in values if type(one) is int]
+    if operator not in COMPARISONS or scalar.kind not in "iu" or len(numbers) != 1:
+        return None
+    (number,) = numbers
+    limits = np.iinfo(scalar.numpy)
+    if limits.min <= number <= limits.max:
+        return None
+    if values[0] is number:
+        operator = _MIRRORED.get(operator, operator)
+    return operator == "ne" or operator in (("lt", "le") if number > limits.max else ("gt", "ge"))
+
+
 def is_whole(value: Any) -> bool:
     """Whether a number is an integer of at least 0; True of what is no number."""
     if isinstance(value, float | complex | np.inexact):

@@ -337,6 +337,8 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
     if operator in scalar_integers.COMPARISONS and scalar_integers.meets_u64(strong):
         sides = [_atom(builder, one, one.scalar) for one in proxies]
         return ScalarProxy(scalar_integers.compared_with_u64(builder, operator, *sides), builder)
+    if (always := scalar_integers.compared_out_of_range(operator, values, scalar)) is not None:
+        return ScalarProxy(Literal(always, BOOL), builder)
     power_of_integers = operator == "pow" and all(map(scalar_integers.is_whole, values))
     of_integers = scalar.kind in "iu" and (operator in ("shl", "shr") or power_of_integers)
     kinds = OPERATORS[operator].kinds
