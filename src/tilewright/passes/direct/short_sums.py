@@ -59,7 +59,7 @@ def is_short_sum(form: DirectForm, machine: Machine) -> bool:
     if not _reads_in_place(form):
         return False
     if not is_past_caches(array_bytes(form, "out"), machine):
-        is_far = array_bytes(form, "out") > machine.l2_bytes
+        is_far = level_of(array_bytes(form, "out"), machine) > 2
         return form.contracted_total <= MOST_TERMS or (is_far and _suits_few_rows(form, machine))
     is_near = array_bytes(form, "vector") <= machine.l2_bytes // 2
     return form.contracted_total <= MOST_TERMS_PAST and (form.nontemporal or is_near)
