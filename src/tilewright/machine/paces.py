@@ -78,6 +78,7 @@ class Pace:
         long_pieces: whether pieces that results are collected from come the faster the longer they are, if each step
             asks for a line of them, however short it is.
         box_run: bytes of a run of collected results, at the least, that are assembled before they are written.
+        row_pairs: rows of two operands, each of them with its own, that are best read together where they are long.
         channels: powers of two from this on are distances of bytes at which parts of memory share its channels;
             infinite where addresses are hashed.
         in_strips: whether long rows are best transposed past the caches in strips (`permute/strips.py`), wherever in a
@@ -136,6 +137,7 @@ class Pace:
     asks_results: int = 0
     long_pieces: bool = False
     box_run: int = 512
+    row_pairs: int = 1
     channels: float = 1024
     in_strips: bool = False
 
@@ -230,6 +232,7 @@ TWO_MULTIPLY_ADDS = Pace(
     again_past=50.0,
     written=0.7,
     panel_wait=2000.0,
+    row_pairs=4,
     in_place=1.28,
 )
 """Two multiply-adds of 512 bits in a cycle, and two loads, be it of vectors or of elements: fitted to a Zen 5."""
@@ -256,6 +259,7 @@ TWO_NARROW = Pace(
     past=3.0,
     again=40.0,
     again_past=40.0,
+    row_pairs=4,
     asked_rows=4,
 )
 """Two multiply-adds of 256 bits in a cycle, and two loads. `chain` and `element_load` are fitted to register tiles on a
