@@ -138,6 +138,39 @@ def test_tiles_that_ask_for_their_results_have_few_rows(sizes: dict[str, int], s
     assert described(choose_form(contraction, SERVER).form) == server
 
 
+@pytest.mark.parametrize(("sizes", "scalar", "one"), [
+    ({"i": 431, "j": 3, "k": 428}, F32, "direct 4x3"),  # more than two thirds of the second cache
+    ({"i": 400, "j": 4, "k": 500}, F32, "direct 4x4"),
+    ({"i": 383, "j": 4, "k": 266}, F64, "direct 4x4"),
+    ({"i": 300, "j": 4, "k": 300}, F32, "direct 1x25"),  # which is as fast
+])  # fmt: skip
+def test_short_sums_that_fill_the_second_cache_have_few_rows(
+    sizes: dict[str, int], scalar: ScalarType, one: str
+) -> None:
+    contraction = normalise(einsum_contraction("ij,jk->ik", sizes, scalar))
+    assert described(choose_form(contraction, ZEN4).form) == one
+
+
+@pytest.mark.parametrize(
+    ("n", "m", "tile"), [(1024, 1024, "direct 4x1"), (400, 500, "direct 4x1"), (5000, 40, "direct 3x2")]
+)
+def test_outer_products_of_long_rows_are_written_row_by_row(n: int, m: int, tile: str) -> None:
+    contraction = normalise(einsum_contraction("i,j->ij", {"i": n, "j": m}, F32))
+    assert [described(choose_form(contraction, one).form) for one in (ZEN4, ZEN5)] == [tile, tile]
+
+
+@pytest.mark.parametrize(("j", "scalar", "one", "two"), [
+    (4000, F32, (1, 4), (4, 2)), (500, F64, (2, 4), (4, 2)), (512, F64, (1, 4), (4, 2)),
+])  # fmt: skip
+def test_long_rows_of_two_operands_are_read_one_pair_at_a_time(
+    j: int, scalar: ScalarType, one: tuple[int, int], two: tuple[int, int]
+) -> None:
+    contraction = normalise(einsum_contraction("ij,ij->i", {"i": 4000, "j": j}, scalar))
+    forms = [choose_form(contraction, machine).form for machine in (ZEN4, ZEN5)]
+    assert all(isinstance(form, MatrixVectorForm) for form in forms)
+    assert [(form.rows, form.vectors) for form in forms if isinstance(form, MatrixVectorForm)] == [one, two]
+
+
 def test_rows_pass_by_panels_in_the_first_cache_where_stores_wait_in_its_buffers() -> None:
     contraction = normalise(einsum_contraction("bcfg,edag->efdacb", EVEN, F32))
     forms = [make_packed_form(contraction, one) for one in (ZEN5, SERVER)]
