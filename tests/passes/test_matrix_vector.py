@@ -130,7 +130,7 @@ def test_dots_of_short_rows_take_vectors_as_short(length: int, rows: int, scalar
     ("ka,k->a", True, Way.SUMS, "a", 8),
     ("bak,bk->ba", True, Way.DOTS, "k", 8),
     ("bka,bk->ba", True, Way.SUMS, "a", 8),
-    ("ak,ak->a", True, Way.DOTS, "k", 4),
+    ("ak,ak->a", True, Way.DOTS, "k", 2),
     ("ka,ka->a", True, Way.SUMS, "a", 8),
 ])  # fmt: skip
 def test_which_contractions_are_streamed(text: str, left: bool, way: Way, along: str, rows: int) -> None:
