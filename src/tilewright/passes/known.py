@@ -7,9 +7,11 @@ from dataclasses import field
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
+from tilewright.ir.scalars import compute_type
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bodies_of, host_statements, mentioned
 
+LONGEST_CHAIN = 32  # scalars that a kernel computes again, at the most: all that read one of them do
 _REPLACING = nodes.Update | nodes.Scatter | nodes.Hist | nodes.SegHist
 
 
@@ -23,6 +25,9 @@ class Known:
         iotas: arrays that count, which kernels do not read from memory.
         sizes: scalars of the host that are known as sizes.
         computed: the statements that compute scalars from scalar arguments.
+        chain: the statements that compute scalars from cells since the last one that does anything else: later ones of
+            them compute these again.
+        chained: the names of all scalars that were ever in a chain.
         fills: the scalars that arrays are full of.
         counting: numbers of rounds of the host's loops, and integers that grow with them.
         asked: scalars that tell which version is run.
@@ -36,6 +41,8 @@ class Known:
     iotas: set[str] = field(default_factory=set)
     sizes: dict[str, Size] = field(default_factory=dict)
     computed: dict[str, Statement] = field(default_factory=dict)
+    chain: dict[str, Statement] = field(default_factory=dict)
+    chained: set[str] = field(default_factory=set)
     fills: dict[str, Atom] = field(default_factory=dict)
     counting: frozenset[str] = frozenset()
     asked: set[str] = field(default_factory=set)
@@ -47,8 +54,18 @@ class Known:
         """The same, to grow by itself."""
         return Known(
             self.arguments, set(self.cells), set(self.iotas), dict(self.sizes), dict(self.computed),
-            dict(self.fills), self.counting, set(self.asked), self.in_loop, self.on_host, self.extents,
+            dict(self.chain), set(self.chained), dict(self.fills), self.counting, set(self.asked), self.in_loop,
+            self.on_host, self.extents,
         )  # fmt: skip
+
+    def continue_chain(self, statement: Statement) -> None:
+        """Note a scalar that is computed from cells, unless a kernel's result of its type is rounded."""
+        if len(self.chain) >= LONGEST_CHAIN:
+            self.chain.clear()
+        (target,) = statement.targets
+        if compute_type(target.type.element) == target.type.element:
+            self.chain[target.name] = statement
+            self.chained.add(target.name)
 
     def note_count(self, statement: Statement) -> None:
         """Note an integer that grows by as much in each round."""

@@ -66,14 +66,14 @@ class Statements:
         return Statements(self.name, self.device, self.asked, self.known.copy())
 
     def block(self, body: Body) -> Block:
-        """The steps of a body, without those of iotas and of arrays full of one scalar that no step reads."""
+        """The steps of a body, without those of iotas, of arrays full of one scalar and of scalars that none reads."""
         steps: list[Step] = []
         if self.threads == 1:
             body, fills = without_fills(body, forms.takes_fills(self.device.machine))
             self.known.fills |= fills
         for one in body.statements:
             steps += self.steps(one)
-        kept = without_unread(steps, body.results, self.known.iotas | self.known.fills.keys())
+        kept = without_unread(steps, body.results, self.known.iotas | self.known.fills.keys() | self.known.chained)
         self.notes = without_notes(self.notes, steps, kept)
         return Block(kept, body.results)
 
@@ -150,6 +150,8 @@ class Statements:
     def statement(self, statement: Statement) -> Step:
         """The step of one statement."""
         expression, targets = statement.expression, statement.targets
+        if not isinstance(expression, nodes.ScalarCode | VIEWS):
+            self.known.chain.clear()  # arrays may be written over by what follows
         if isinstance(expression, nodes.Iota) and expression.scalar == I64:
             self.known.iotas.add(targets[0].name)
         match expression:
@@ -162,7 +164,9 @@ class Statements:
                 if computes_scalar(statement, given):
                     self.known.computed[targets[0].name] = statement
                 elif not self.known.on_host and computes_scalar(statement, given, self.known.cells):
-                    return self.general(statement)
+                    step = self.general(statement)
+                    self.known.continue_chain(statement)
+                    return step
                 self.known.note_question(statement)
                 self.known.note_count(statement)
                 return host.ScalarStep(targets, expression)
@@ -218,7 +222,7 @@ class Statements:
             self.threads,
             counted,
             dict(self.known.sizes),
-            dict(self.known.computed),
+            self.known.computed | self.known.chain,
             self.known.extents,
         )
         step = dataclasses.replace(step, reads=tuple(one for one in step.reads if one.name not in counted))
