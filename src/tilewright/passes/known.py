@@ -7,7 +7,7 @@ from dataclasses import field
 from tilewright.ir import nodes
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Body, Statement, Variable
-from tilewright.ir.scalars import compute_type
+from tilewright.ir.scalars import I64, compute_type
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import bodies_of, host_statements, mentioned
 
@@ -27,7 +27,7 @@ class Known:
         computed: the statements that compute scalars from scalar arguments.
         chain: the statements that compute scalars from cells since the last one that does anything else: later ones of
             them compute these again.
-        chained: the names of all scalars that were ever in a chain.
+        chained: the names of all scalars that were ever in a chain, and that only kernels read.
         fills: the scalars that arrays are full of.
         counting: numbers of rounds of the host's loops, and integers that grow with them.
         asked: scalars that tell which version is run.
@@ -65,7 +65,8 @@ class Known:
         (target,) = statement.targets
         if compute_type(target.type.element) == target.type.element:
             self.chain[target.name] = statement
-            self.chained.add(target.name)
+            if target.type.element != I64:  # which sizes may name: a step does not tell of all that it has
+                self.chained.add(target.name)
 
     def note_count(self, statement: Statement) -> None:
         """Note an integer that grows by as much in each round."""
