@@ -25,7 +25,7 @@ _TYPES = {
 _SPACES = {Space.GLOBAL: "__global ", Space.SHARED: "__local ", Space.PRIVATE: ""}
 
 _FROM_BF16 = """float{n} tw_from_bf16{x}(ushort{n} bits) {{
-    return as_float{n}(convert_uint{n}(bits) << 16);
+    return as_float{n}({wide} << 16);
 }}"""
 _TO_BF16 = """ushort tw_to_bf16(float value) {
     const uint bits = as_uint(value);
@@ -135,7 +135,9 @@ def _vector(vector: VectorType, parts: Sequence[Piece]) -> Piece:
 
 def _from_bf16(helpers: Helpers, lanes: int) -> str:
     tag = f"x{lanes}" if lanes > 1 else ""
-    helpers.setdefault(f"tw_from_bf16{tag}", _FROM_BF16.format(n=lanes if lanes > 1 else "", x=tag))
+    # Of one lane no call: Intel's compiler for CPUs crashes on unrolled sums of what functions give.
+    wide = f"convert_uint{lanes}(bits)" if lanes > 1 else "(uint)bits"
+    helpers.setdefault(f"tw_from_bf16{tag}", _FROM_BF16.format(n=lanes if lanes > 1 else "", x=tag, wide=wide))
     return f"tw_from_bf16{tag}"
 
 
