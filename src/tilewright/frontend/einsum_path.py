@@ -129,6 +129,7 @@ def _searched(spec: EinsumSpec, sizes: tuple[int, ...], method: str | Callable[.
 
     terms = [distinct(labels) for labels in spec.inputs]
     output = distinct(spec.output)
+    sizes = tuple(max(1, size) for size in sizes)  # dynamic programming finds no path at a cost of 0
     if callable(method):
         sets = [frozenset(map(get_symbol, labels)) for labels in (*terms, output)]
         of_symbol = {get_symbol(label): sizes[label] for label in distinct([one for term in terms for one in term])}
