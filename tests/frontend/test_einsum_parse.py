@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.frontend.einsum_lists import interleaved_key
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, parse_interleaved, parse_string, resolve
-from tilewright.frontend.einsum_path import PathError, contraction_path, steps_of
+from tilewright.frontend.einsum_path import PathError, contraction_path, hashable_optimize, steps_of
 
 
 def spec(expression: str, *shapes: tuple[int, ...]) -> EinsumSpec:
@@ -144,6 +144,18 @@ def test_optimisers_are_asked_for_a_path() -> None:
 def test_bad_paths(optimize: tuple[object, ...], message: str) -> None:
     with pytest.raises(PathError, match=message):
         contraction_path(CHAIN, (2, 2, 2, 2), optimize)
+
+
+def test_positions_of_a_path_may_be_integers_of_numpy() -> None:
+    for head in ((), ("einsum_path",)):
+        path = hashable_optimize([*head, (np.int64(0), np.int32(1)), [0, 1]])
+        assert contraction_path(CHAIN, (2, 2, 2, 2), path) == ((0, 1), (0, 1))
+
+
+@pytest.mark.parametrize("optimize", [np.array([[0, 1], [0, 1]]), [{0, 1}, (0, 1)], {"path": (0, 1)}])
+def test_what_is_no_path_is_told(optimize: object) -> None:
+    with pytest.raises(TypeError, match="(?s)optimize is .*a path is a list of tuples of positions"):
+        hashable_optimize(optimize)
 
 
 def test_unknown_method() -> None:

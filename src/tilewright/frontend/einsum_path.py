@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
+from numbers import Integral
 from typing import Any, TypeAlias
 
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels
@@ -48,12 +49,27 @@ def distinct(labels: Sequence[int]) -> Labels:
 
 
 def hashable_optimize(optimize: Any) -> Hashable:
-    """The argument `optimize` in a hashable form: lists become tuples, a tree of cotengra's its path."""
+    """The argument `optimize` in a hashable form: lists become tuples, a tree of cotengra's its path.
+
+    Positions of the types of NumPy become Python's.
+
+    Raises:
+        TypeError: for what is nothing that `optimize` takes, such as an array or a set.
+    """
     if hasattr(optimize, "get_path") and not callable(optimize):
         optimize = optimize.get_path()
     if isinstance(optimize, list | tuple):
-        return tuple(tuple(one) if isinstance(one, list | tuple) else one for one in optimize)
+        optimize = tuple(tuple(map(_position, one)) if isinstance(one, list | tuple) else one for one in optimize)
+    try:
+        hash(optimize)
+    except TypeError:
+        told = f"{optimize!r} of type {type(optimize).__name__}"
+        raise TypeError(f"optimize is {told}; a path is a list of tuples of positions") from None
     return optimize  # type: ignore[no-any-return]
+
+
+def _position(one: Any) -> Any:
+    return int(one) if isinstance(one, Integral) else one
 
 
 @lru_cache(maxsize=1024)
