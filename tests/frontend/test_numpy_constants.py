@@ -172,3 +172,14 @@ def test_remainders_by_numbers_of_python_have_the_type_of_the_elements(dtype: st
         np.testing.assert_array_equal(found, wanted)
     rows = tw.einsum("ij->i", values[:, None], epilogue=lambda x: tw.fmod(x, 2))
     assert rows.dtype == dtype
+
+
+def test_choices_between_numbers_are_numbers() -> None:
+    """And not NumPy's arrays without dimensions, which are no constants of programs."""
+    assert isinstance(tw.where(True, np.float32(1), 2.0), np.float32)
+
+    @tw.program
+    def chosen(xs: tw.f64["n"]) -> Any:
+        return tw.map(lambda x: tw.cond(tw.where(True, False, True), 0.0, tw.where(True, 1.5, 2.0)), xs)
+
+    assert chosen(np.ones(2)).tolist() == [1.5, 1.5]

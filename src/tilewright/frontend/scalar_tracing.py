@@ -316,7 +316,8 @@ def apply(operator: str, *operands: Any) -> Any:
             handler = found
     if handler is not None:
         return handler(operator, operands)
-    return OPERATORS[operator].meaning(*operands)
+    result = OPERATORS[operator].meaning(*operands)
+    return result[()] if isinstance(result, np.ndarray) else result  # of numbers a number, also where NumPy selects
 
 
 def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> ScalarProxy:
