@@ -191,3 +191,18 @@ def test_comparisons_with_numbers_that_the_type_cannot_hold(dtype: str, number: 
     xs = _ends(dtype)[0]
     check(traced, (xs,), several(xs), ("cpu",))
     check(element_by_element, (xs,), np.where(number > xs, 1, 0).astype(element_by_element(xs).dtype), ("cpu",))
+
+
+def test_quotients_by_a_counter_that_is_zero() -> None:
+    """Sizes are divided where they are positive, while what counts from 0 is 0 in its first round."""
+
+    @tw.program
+    def quotients(n: tw.i64) -> Any:
+        def summed(i: Any, total: Any) -> Any:
+            return total + n * i // i
+
+        return tw.map(lambda i: 2 * i // i, tw.iota(n)), tw.loop(n, 0, summed)
+
+    twos, total = quotients(3)
+    assert twos.tolist() == [0, 2, 2]
+    assert total == 6

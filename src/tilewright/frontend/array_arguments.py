@@ -95,7 +95,7 @@ def row_lambda(
     def write() -> list[Atom]:
         nonlocal several
         rows = [
-            tracer.index_proxy(variable)
+            tracer.counter_proxy(variable)
             if one.index_like and not variable.type.rank
             else tracing.wrap(tracer, variable)
             for variable, one in zip(variables, arrays, strict=True)

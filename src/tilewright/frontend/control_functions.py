@@ -156,7 +156,7 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
     index = tracer.variable(hints[0] if hints else "i", Type(I64))
 
     def write(*values: Any) -> Any:
-        return body(tracer.index_proxy(index, weak=True), *values)
+        return body(tracer.counter_proxy(index, weak=True), *values)
 
     atoms = _initial(tracer, name, carried, write, hints[1:])
     parameters, inside = _body(tracer, name, atoms, write, hints[1:], several)

@@ -12,7 +12,7 @@ import inspect
 import operator as operators
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -45,6 +45,7 @@ class Tracer(Builder):
 
     Attributes:
         indices: i64 variables by name that `IndexProxy`s are made of.
+        counters: the names of those that count from 0, as the indices of loops; sizes and parameters do not.
         origins: for messages, which construct at which line has given each variable.
         parts_of: for messages, of which array and which of its dimensions a variable is that the user has no name for.
     """
@@ -52,6 +53,7 @@ class Tracer(Builder):
     def __init__(self) -> None:
         super().__init__()
         self.indices: dict[str, Variable] = {}
+        self.counters: set[str] = set()
         self.origins: dict[str, str] = {}
         self.parts_of: dict[str, tuple[str, tuple[int, ...]]] = {}
 
@@ -59,6 +61,11 @@ class Tracer(Builder):
         """The proxy of an i64 variable that sizes may be made of."""
         self.indices[variable.name] = variable
         return IndexProxy(size(variable.name), self, weak)
+
+    def counter_proxy(self, variable: Variable, weak: bool = False) -> IndexProxy:
+        """The `index_proxy` of a variable that counts from 0."""
+        self.counters.add(variable.name)
+        return self.index_proxy(variable, weak)
 
     def describe(self, variable: Variable) -> str:
         """An array as messages name it."""
@@ -139,12 +146,13 @@ class IndexProxy(ScalarProxy):
     def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> Any:
         sizes = [one for one in map(_as_size, operands) if one is not None]
         if len(sizes) == len(operands):
-            if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes)) is not None:
+            counters = self.builder.counters
+            if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes, counters)) is not None:
                 weak = all(isinstance(one, int) or (isinstance(one, IndexProxy) and one.weak) for one in operands)
                 values = [one.value if isinstance(one, IndexProxy) else size(int(one)) for one in operands]
                 if values == sizes:
                     return IndexProxy(result, self.builder, weak)
-                if (value := _size_operation(operator, values)) is not None:
+                if (value := _size_operation(operator, values, counters)) is not None:
                     return IndexProxy(result, self.builder, weak, value)
             if operator in _COMPARISONS and (apart := (sizes[0] - sizes[1]).constant) is not None:
                 return _COMPARISONS[operator](apart, 0)  # known now: Python's `if` may decide by it
@@ -169,16 +177,17 @@ def _as_size(value: Any) -> Size | None:
     return size(int(value)) if whole else None
 
 
-def _size_operation(operator: str, sizes: Sequence[Size]) -> Size | None:
+def _size_operation(operator: str, sizes: Sequence[Size], counters: Set[str]) -> Size | None:
     """The size that an operator gives on sizes; None where it is better left to i64 arithmetic."""
     if operator == "neg":
         result = -sizes[0]
     elif operator in _RING:
         result = _RING[operator](*sizes)
     else:
-        # Sizes are undefined for divisors of zero, scalars are not: only where the divisor is surely positive.
-        divides = operator in ("floordiv", "mod")
-        if divides and not (sizes[1].constant or 0) > 0 and exact_quotient(*sizes) is None:
+        # Sizes are undefined for divisors of zero, scalars are not: only where the divisor is surely positive, or one
+        # by which sizes are divided; a counter is 0 in its first round.
+        divides = operator in ("floordiv", "mod") and not (sizes[1].constant or 0) > 0
+        if divides and (exact_quotient(*sizes) is None or (operator == "floordiv" and sizes[1].names & counters)):
             return None
         result = size_function(operator, *sizes)
     # Polynomials do not wrap around; what grows large (a hash, say) is i64 arithmetic, which does.
