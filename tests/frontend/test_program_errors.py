@@ -533,3 +533,18 @@ def test_carried_values_have_the_names_of_the_function() -> None:
     assert "map over state with n rows and ys with m rows" in error_of(rows_that_differ)
     assert "gives [m]f64 for state, which the loop carries as [n]f64" in error_of(another_size)
     assert "map over within with n rows and ys with m rows" in error_of(inner)
+
+
+def test_advice_about_shapes_is_not_about_types() -> None:
+    def shorter(xs: tw.f64["n"]) -> Any:
+        return tw.while_loop(lambda state: state[0] < 3, xs, lambda state: state[1:])
+
+    def of_another_rank(xs: tw.f64["n"]) -> Any:
+        return tw.while_loop(lambda state: state < 3, 0.0, lambda state: xs)
+
+    def folded(xs: tw.f64["n", "m"]) -> Any:
+        return tw.reduce(lambda a, b: a[:1], 0, xs)
+
+    assert error_of(shorter).endswith("say so with tw.reshape(..., (n,)), which is checked when the program runs")
+    assert error_of(of_another_rank).endswith("as many dimensions after each round as before it")
+    assert error_of(folded).endswith("of type [m]f64; what it gives has the shape of one element")

@@ -299,8 +299,21 @@ def _carried(tracer: Tracer, name: str, value: Any, parameter: Variable) -> Atom
         return as_element(tracer, value, parameter.type.element, f"{name}: the new {parameter}")
     atom = atom_of(value)
     if atom.type != parameter.type:
+        advice = _kept_advice(atom.type, parameter.type)
         raise TypeError(
-            f"{name} gives {atom.type} for {parameter}, which the loop carries as {parameter.type}; convert with "
-            f".astype, or give what it starts from that type; {TYPED_NUMBERS}"
+            f"{name} gives {atom.type} for {parameter}, which the loop carries as {parameter.type}; {advice}"
         )
     return atom
+
+
+def _kept_advice(given: Type, carried: Type) -> str:
+    """What to do about a new carried value of another type: of other dimensions, sizes, or elements."""
+    if given.rank != carried.rank:
+        return "what is carried has as many dimensions after each round as before it"
+    if given.shape != carried.shape:
+        sizes = ", ".join(map(str, carried.shape)) + ("," if carried.rank == 1 else "")
+        return (
+            "what is carried keeps its size: carry an array that is large enough, and how many of its elements count; "
+            f"or, if sizes are equal, say so with tw.reshape(..., ({sizes})), which is checked when the program runs"
+        )
+    return f"convert with .astype, or give what it starts from that type; {TYPED_NUMBERS}"

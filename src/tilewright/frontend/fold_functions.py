@@ -296,9 +296,9 @@ def _of_type(tracer: Tracer, value: Any, expected: Type, name: str) -> Atom:
         return as_element(tracer, value, expected.element, f"{name}: its result")
     atom = tracing.atom_of(value)
     if atom.type != expected:
-        raise TypeError(
-            f"{name} gives {atom.type} for elements of type {expected}; convert with .astype; {TYPED_NUMBERS}"
-        )
+        converted = f"convert with .astype; {TYPED_NUMBERS}"
+        advice = converted if atom.type.shape == expected.shape else "what it gives has the shape of one element"
+        raise TypeError(f"{name} gives {atom.type} for elements of type {expected}; {advice}")
     return atom
 
 
