@@ -154,7 +154,7 @@ def test_positions_of_a_path_may_be_integers_of_numpy() -> None:
 
 @pytest.mark.parametrize("optimize", [np.array([[0, 1], [0, 1]]), [{0, 1}, (0, 1)], {"path": (0, 1)}])
 def test_what_is_no_path_is_told(optimize: object) -> None:
-    with pytest.raises(TypeError, match="(?s)optimize is .*a path is a list of tuples of positions"):
+    with pytest.raises(TypeError, match=r"(?s)optimize is .*a path is a list of tuples of positions"):
         hashable_optimize(optimize)
 
 
