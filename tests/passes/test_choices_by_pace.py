@@ -235,6 +235,15 @@ def test_panels_leave_room_for_what_passes_by() -> None:
     assert (other.vector_block, other.depth) == (256, 512)
 
 
+@pytest.mark.parametrize(("n", "scalar", "steps"), [(512, F32, 512), (512, F64, 512), (2048, F32, 512)])
+def test_panels_on_a_server_leave_room_wherever_they_come_from(n: int, scalar: ScalarType, steps: int) -> None:
+    """A MiB of them, of squares of 512 in f64, is read at three quarters of the speed in some places of memory."""
+    form = make_packed_form(normalise(einsum_contraction("ij,jk->ik", square(n), scalar)), SERVER)
+    assert form.depth == steps
+    assert form.vector_block * form.depth * scalar.bytes <= SERVER.l2_bytes * 3 // 10
+    assert form.vector_tile * form.depth * scalar.bytes <= SERVER.l2_bytes // 16
+
+
 def test_a_server_packs_less_often_again() -> None:
     """On two threads 1.2 times as fast: each packs half of either side at a time."""
     machine = replace(SERVER, cores=2)

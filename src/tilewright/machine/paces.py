@@ -65,8 +65,8 @@ class Pace:
         in_place: times as long as their multiply-adds take steps whose vectors are all read in place, across lines.
         held: bytes of the third cache, at the most, in which one core finds again what it has read or written.
         skips_third: whether a copy that the second cache does not hold is better written past the third one, too.
-        far_block: the part of what a side leaves of the second cache that panels of the other take, if they come from
-            beyond it.
+        block: the part of what a side leaves of the second cache that panels of the other take.
+        longest_panel: the part of the second cache that one panel of the vector side takes at the most.
         packed_far: to pack a vector once more that comes from beyond the second cache.
         asks_third: whether packing asks ahead for what the third cache holds, too.
         asks_points: the share of the second cache, at the most, that a point's operands fill for the next one's to be
@@ -128,7 +128,8 @@ class Pace:
     in_place: float = 1.0
     held: float = math.inf
     skips_third: bool = False
-    far_block: float = 1.0
+    block: float = 1.0
+    longest_panel: float = 0.25
     packed_far: float = 8.0
     asks_third: bool = True
     asks_points: float = 1.0
@@ -288,7 +289,8 @@ MESH = replace(
     again=36.0,
     held=48 << 20,
     skips_third=True,
-    far_block=0.6,
+    block=0.6,
+    longest_panel=1 / 16,
     packed_far=24.0,
     asks_third=False,
     asks_results=32,

@@ -116,9 +116,11 @@ def room_for_vectors(most: int, scalar: int, part: float = 1.0) -> int:
 
 
 def longest_piece(machine: Machine, tile: int, rows: int, element_bytes: int) -> int:
-    """Steps of the sum for which a scalar panel fills three quarters of L1, a vector panel at most a quarter of L2."""
+    """Steps of the sum for which a scalar panel fills three quarters of L1, a vector panel at most a quarter of L2, or
+    less (`Pace.longest_panel`).
+    """
     in_l1 = (machine.l1_bytes or USUAL_L1) * 3 // 4 // (rows * element_bytes)
-    in_l2 = (machine.l2_bytes or USUAL_L2) // 4 // (tile * element_bytes)
+    in_l2 = int(machine.pace.longest_panel * (machine.l2_bytes or USUAL_L2)) // (tile * element_bytes)
     return max(LEAST_PIECE, min(in_l1, in_l2))
 
 

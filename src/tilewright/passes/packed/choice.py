@@ -199,8 +199,8 @@ def _plain_form(
     scalar_block = even(chunks[1], min(BLOCK, memory[1] // step_bytes), rows)
     if levels > 1:
         chunks = even(chunks[0], WAITING_ELEMENTS // scalar_block, tile), chunks[1]
-    near_part = machine.pace.far_block if in_tiles is None else 1.0
-    room = room_for_vectors(memory[0], scalar_block * step_bytes, near_part) if far else memory[0]
+    part = machine.pace.block if in_tiles is None else 1.0
+    room = room_for_vectors(memory[0], scalar_block * step_bytes, part) if far else int(part * memory[0])
     vector_block = even(chunks[0] if levels > 1 else vector_total, min(BLOCK, room // step_bytes), tile)
     if levels == 1:
         scalar_block = even(chunks[1], min(scalar_block, 2 * BUFFERED_ELEMENTS // (vector_block + lanes)), rows)
