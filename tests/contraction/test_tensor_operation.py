@@ -158,6 +158,8 @@ def test_json_gives_the_operation_back(seed):
         (lambda d: d["dimensions"][0].pop("size"), "dimension 0 has the fields"),
         (lambda d: d.update(dimensions={}), "not a list"),
         (lambda d: d.update(clamp=[1]), "not two numbers"),
+        (lambda d: d.update(clamp=[1, 2, 3]), "not two numbers"),
+        (lambda d: d.update(clamp=[0, 10**400]), "not two numbers"),
     ],
 )
 def test_json_of_another_form_is_refused(change, message):
@@ -165,6 +167,15 @@ def test_json_of_another_form_is_refused(change, message):
     change(content)
     with pytest.raises(ValueError, match=message):
         tw.TensorOperation.from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("clamp", "error"), [((0,), ValueError), ((0, 1, 2), ValueError), (("low", 1), ValueError), (3, TypeError),
+                         ((None, 1), TypeError), ((0, 10**400), ValueError)],
+)  # fmt: skip
+def test_bounds_that_are_no_two_numbers_are_refused(clamp, error):
+    with pytest.raises(error, match=r"the bounds of a clamp are .*, not two numbers"):
+        operation(last_touch="clamp", clamp=clamp)
 
 
 def test_printed_as_a_loop_nest(golden):

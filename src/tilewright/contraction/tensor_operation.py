@@ -82,7 +82,7 @@ class TensorOperation:
         for number, one in enumerate(given):
             if not isinstance(one, TensorDimension):
                 raise TypeError(f"dimension {number} of a tensor operation is {one!r}, which is no TensorDimension")
-        bounds = None if clamp is None else (float(clamp[0]), float(clamp[1]))
+        bounds = None if clamp is None else _bounds(clamp)
         for name, value in (
             ("dtype", scalar_type_of(dtype)),
             ("main", Primitive(main)),
@@ -268,6 +268,16 @@ class TensorOperation:
         from tilewright.contraction.tensor_printer import print_operation
 
         return print_operation(self)
+
+
+def _bounds(clamp: tuple[float, float]) -> tuple[float, float]:
+    """The bounds of a clamp as floats; a ValueError or TypeError if they are no two numbers."""
+    try:
+        lower, upper = clamp
+        return float(lower), float(upper)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"the bounds of a clamp are {clamp!r}, not two numbers: {error}") from None
 
 
 def _fields(value: object, names: tuple[str, ...], what: str) -> Mapping[str, Any]:
