@@ -135,6 +135,8 @@ def test_chains_are_contracted_in_a_good_order_whatever_the_sizes() -> None:
         (lambda a, b: tw.einsum("ij,kj", a, b, alpha=2), "alpha has no meaning .* write a product"),
         (lambda a, b: tw.einsum("ij,kj", a, b, epilogue=tw.relu), "epilogue has no meaning .* tw.map"),
         (lambda a, b: tw.einsum("ij,kj", a, b, casting="no"), "casting has no meaning"),
+        (lambda a, b: tw.einsum("ij,kj", a, b, memory_limit=99), "memory_limit has no meaning .* outside"),
+        (lambda a, b: tw.tensordot(a, b, ([1], [1]), memory_limit=99), "memory_limit has no meaning .* outside"),
         (lambda a, b: tw.einsum("ij,kj", a, np.ones((2, 3))), "a NumPy array of shape .* are its parameters"),
         (lambda a, b: tw.einsum("ij,kj", a, "b"), "operand 1 must be an array or a scalar, not 'b'"),
         (lambda a, b: tw.einsum("ij,kj", a, b, semiring="plus"), "semiring"),

@@ -172,6 +172,10 @@ def _within_limit(operands: tuple[Any, ...], out: Array | None, limit: int, opti
     named = dict(zip(_OPTIONS, options, strict=True))
     if any(map(is_tensor, operands)) or is_tensor(out):
         return einsum_of_tensors(operands, out, named | {"memory_limit": limit})
+    if any(hasattr(one, "__tilewright_apply__") for one in operands):
+        return imported("tilewright.frontend.einsum_traced").traced_einsum(
+            operands, None, True, _PLUS_TIMES, memory_limit=limit
+        )
     if operands and isinstance(operands[0], str):
         expression: Hashable = operands[0]
         terms = operands[1:]

@@ -36,6 +36,7 @@ _INSTEAD = {
     "target": "give the program its target",
     "tiles": "use with_tiles of the program",
     "casting": "give a dtype, to which operands are converted",
+    "memory_limit": "call einsum with it outside of the program",
 }
 
 
