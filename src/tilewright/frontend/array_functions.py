@@ -158,7 +158,8 @@ def replicate(count: Any, value: Any, dtype: Any = None) -> Any:
 def transpose(array: Any, permutation: Sequence[int] | None = None) -> Any:
     """Dimensions permuted as by `numpy.transpose`: in reverse order unless a permutation is given.
 
-    Of an array of NumPy, outside of programs, it is NumPy's view. Errors are those of `rearrange`.
+    Of an array of NumPy, outside of programs, it is NumPy's view, with NumPy's errors; in programs errors are those of
+    `rearrange`.
 
     Example:
         >>> import numpy as np
