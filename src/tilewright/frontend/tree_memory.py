@@ -14,6 +14,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tilewright.frontend.deep_trees import Walk, answer
 from tilewright.frontend.tree_steps import ResolvedTree
 from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.memory import format_bytes
@@ -263,10 +264,15 @@ def schedule_of(
     tree: ResolvedTree, bytes_of: Mapping[int, int], root: int, ready: frozenset[int] = frozenset()
 ) -> Schedule:
     """The steps below a value, in the order that keeps the fewest bytes alive; `ready` values are there already."""
+    return answer(_schedule(tree, bytes_of, root, ready))
+
+
+def _schedule(tree: ResolvedTree, bytes_of: Mapping[int, int], root: int, ready: frozenset[int]) -> Walk[Schedule]:
     if root < len(tree.inputs) or root in ready:
         return Schedule((), 0)
-    operands = tree.step(root).operands
-    parts = [(schedule_of(tree, bytes_of, one, ready), _held(tree, bytes_of, one, ready)) for one in operands]
+    parts: list[tuple[Schedule, int]] = []
+    for one in tree.step(root).operands:
+        parts.append(((yield _schedule(tree, bytes_of, one, ready)), _held(tree, bytes_of, one, ready)))
     # What falls most below its own peak goes first; for two operands that is the better one of the two orders.
     parts.sort(key=lambda part: part[1] - part[0].peak)
     order: tuple[int, ...] = ()

@@ -24,6 +24,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.frontend.deep_trees import Walk, answer
 from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.messages import value_text
 
@@ -67,12 +68,38 @@ class Node:
     position: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        inner = ",".join(str(one) if isinstance(one, Leaf) else f"[{one}]" for one in self.operands)
-        suffix = next((letter for letter, name in ACTIVATIONS.items() if name == self.activation), "")
-        return f"{inner}->{_indices(self.labels)}{suffix}"
+        return answer(_text(self))
+
+    def __eq__(self, other: object) -> bool:
+        return _parts(self) == _parts(other) if isinstance(other, Node) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_parts(self))
 
 
 Tree: TypeAlias = Leaf | Node
+
+
+def _text(node: Node) -> Walk[str]:
+    inner: list[str] = []
+    for one in node.operands:
+        inner.append(str(one) if isinstance(one, Leaf) else f"[{(yield _text(one))}]")
+    suffix = next((letter for letter, name in ACTIVATIONS.items() if name == node.activation), "")
+    return f"{','.join(inner)}->{_indices(node.labels)}{suffix}"
+
+
+def _parts(node: Node) -> tuple[tuple[Any, ...], ...]:
+    """All that trees are compared by: each node before its operands, with their number, which a leaf has not."""
+    parts: list[tuple[Any, ...]] = []
+    ahead: list[Tree] = [node]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, Leaf):
+            parts.append((one.labels,))
+        else:
+            parts.append((one.labels, one.activation, len(one.operands)))
+            ahead += one.operands
+    return tuple(parts)
 
 
 def _indices(labels: Sequence[Label]) -> str:
@@ -89,7 +116,7 @@ def parse_tree(text: str) -> Node:
     if not isinstance(text, str):
         raise TypeError(f"a tree is a string or a Node, not {value_text(text)}")
     parser = _Parser(text)
-    root = parser.node()
+    root = answer(parser.node())
     parser.expect("", "the end of the text")
     check_tree(root, text)
     return root
@@ -121,12 +148,12 @@ class _Parser:
             raise _error(self.text, self.position, f"expected {what}, but {found}")
         self.take()
 
-    def node(self) -> Node:
+    def node(self) -> Walk[Node]:
         position = self.position
-        operands = [self.operand()]
+        operands: list[Tree] = [(yield self.operand())]
         while self.token == ",":
             self.take()
-            operands.append(self.operand())
+            operands.append((yield self.operand()))
         if len(operands) > _MOST_OPERANDS:
             raise _error(self.text, position, f"a node has one or two operands, this one has {len(operands)}")
         self.expect("->", "',' or '->' and the node's indices")
@@ -139,12 +166,12 @@ class _Parser:
             activation = ACTIVATIONS[self.take()]
         return Node(tuple(operands), labels, activation, position)
 
-    def operand(self) -> Tree:
+    def operand(self) -> Walk[Tree]:
         position = self.position
         if self.token == "[" and self.tokens[self.place + 1][0] != "[":
             return Leaf(self.indices(), position)
         self.expect("[", "'[' and an operand")
-        inner = self.node()
+        inner: Node = yield self.node()
         self.expect("]", "']' after an inner node")
         return inner
 
@@ -190,7 +217,7 @@ def check_tree(root: Node, text: str | None = None) -> None:
     """
     shown = str(root) if text is None else text
 
-    def visit(tree: Tree) -> None:
+    def visit(tree: Tree) -> Walk[None]:
         position = 0 if text is None else tree.position
         twice = next((one for one in tree.labels if tree.labels.count(one) > 1), None)
         if twice is not None:
@@ -205,7 +232,7 @@ def check_tree(root: Node, text: str | None = None) -> None:
         if tree.activation is not None and tree.activation not in ACTIVATIONS.values():
             raise _error(shown, position, f"unknown activation {tree.activation!r}")
         for one in tree.operands:
-            visit(one)
+            yield visit(one)
         present = {label for one in tree.operands for label in one.labels}
         missing = [label for label in tree.labels if label not in present]
         if missing:
@@ -215,14 +242,20 @@ def check_tree(root: Node, text: str | None = None) -> None:
                 f"output index {missing[0]} of {_indices(tree.labels)} is not in {operands}",
             )  # fmt: skip
 
-    visit(root)
+    answer(visit(root))
 
 
 def leaves(tree: Tree) -> tuple[Leaf, ...]:
     """The inputs, from left to right."""
-    if isinstance(tree, Leaf):
-        return (tree,)
-    return tuple(leaf for one in tree.operands for leaf in leaves(one))
+    found: list[Leaf] = []
+    ahead: list[Tree] = [tree]
+    while ahead:
+        one = ahead.pop()
+        if isinstance(one, Leaf):
+            found.append(one)
+        else:
+            ahead += reversed(one.operands)
+    return tuple(found)
 
 
 def sizes_of(tree: Tree, sizes: Mapping[Any, int] | Sequence[int]) -> dict[Label, int]:

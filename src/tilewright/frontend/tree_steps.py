@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import field, replace
 
+from tilewright.frontend.deep_trees import Walk, answer
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_parse import Label, Leaf, Node, Tree
 from tilewright.ir.cached import cached_property
@@ -110,7 +111,7 @@ def resolve_tree(tree: Node, sizes: Mapping[Label, int]) -> ResolvedTree:
     """The steps of a checked tree."""
     resolver = _Resolver(sizes)
     output = tuple(resolver.fresh(label) for label in tree.labels)
-    root = resolver.build(tree, dict(zip(tree.labels, output, strict=True)), frozenset(output))
+    root = answer(resolver.build(tree, dict(zip(tree.labels, output, strict=True)), frozenset(output)))
     if root < resolver.leaf_limit:  # the whole tree permutes an input: a copy
         root = resolver.add(TreeStep((root,), output, ()))
     steps = [replace(one, operands=tuple(map(resolver.number, one.operands))) for one in resolver.steps]
@@ -146,22 +147,23 @@ class _Resolver:
     def labels(self, value: int) -> Labels:
         return self.inputs[value] if value < self.leaf_limit else self.steps[value - self.leaf_limit].output
 
-    def build(self, tree: Tree, scope: Mapping[Label, int], needed: frozenset[int]) -> int:
+    def build(self, tree: Tree, scope: Mapping[Label, int], needed: frozenset[int]) -> Walk[int]:
         """The value of a tree with just the indices `needed`; the others are summed over. `scope` numbers its own."""
         labels = tuple(scope[label] for label in tree.labels)
         if isinstance(tree, Leaf):
             self.inputs.append(labels)
             return self.reduced(len(self.inputs) - 1, needed)
         if tree.activation is not None:
-            value = self.contraction(tree, scope, labels)
+            value: int = yield self.contraction(tree, scope, labels)
             if value < self.leaf_limit:
                 return self.reduced(self.add(TreeStep((value,), labels, (), (tree.activation,))), needed)
             step = self.steps[value - self.leaf_limit]
             self.steps[value - self.leaf_limit] = replace(step, activations=(*step.activations, tree.activation))
             return self.reduced(value, needed)
-        return self.contraction(tree, scope, tuple(label for label in labels if label in needed))
+        found: int = yield self.contraction(tree, scope, tuple(label for label in labels if label in needed))
+        return found
 
-    def contraction(self, node: Node, scope: Mapping[Label, int], output: Labels) -> int:
+    def contraction(self, node: Node, scope: Mapping[Label, int], output: Labels) -> Walk[int]:
         """The value of a node before its activation, with the indices `output`."""
         known = {label: scope[label] for label in node.labels}
         for operand in node.operands:
@@ -170,17 +172,15 @@ class _Resolver:
                     known[label] = self.fresh(label)
         present = [{known[label] for label in operand.labels} for operand in node.operands]
         if len(node.operands) == 1:
-            value = self.build(node.operands[0], known, frozenset(output))
+            value: int = yield self.build(node.operands[0], known, frozenset(output))
             if value >= self.leaf_limit:
                 step = self.steps[value - self.leaf_limit]
                 self.steps[value - self.leaf_limit] = replace(step, output=output)
             return value
         shared = present[0] & present[1]
         used = shared | set(output)
-        left, right = (
-            self.build(operand, known, frozenset(used & mine))
-            for operand, mine in zip(node.operands, present, strict=True)
-        )
+        left: int = yield self.build(node.operands[0], known, frozenset(used & present[0]))
+        right: int = yield self.build(node.operands[1], known, frozenset(used & present[1]))
         contracted = tuple(label for label in self.labels(left) if label in shared and label not in output)
         return self.add(TreeStep((left, right), output, contracted))
 

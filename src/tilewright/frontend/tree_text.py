@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from tilewright.frontend.deep_trees import Walk, answer
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_memory import MemoryPlan
 from tilewright.frontend.tree_steps import ResolvedTree, TreeStep
@@ -29,29 +30,36 @@ def describe(tree: ResolvedTree, memory: MemoryPlan, orders: Sequence[Labels], d
             lines.append(f"computed once before: {values}")
     ranks = [value for _, schedule in memory.first for value in schedule.order] + list(memory.main.order)
     places = {value: number for number, value in enumerate(ranks, start=1)}
-    rows = list(_rows(tree, orders, places, tree.root, "", ""))
+    rows: list[tuple[str, ...]] = []
+    answer(_add_rows(rows, tree, orders, places, tree.root, "", ""))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines)
 
 
-def _rows(
-    tree: ResolvedTree, orders: Sequence[Labels], places: dict[int, int], value: int, head: str, tail: str
-) -> Iterator[tuple[str, ...]]:
+def _add_rows(
+    rows: list[tuple[str, ...]],
+    tree: ResolvedTree,
+    orders: Sequence[Labels],
+    places: dict[int, int],
+    value: int,
+    head: str,
+    tail: str,
+) -> Walk[None]:
     labels = orders[value]
     shape = "x".join(str(tree.sizes[label]) for label in labels) or "scalar"
     if value < len(tree.inputs):
-        yield (f"{head}{tree.text(labels)}", shape, f"input {value}", "", "")
+        rows.append((f"{head}{tree.text(labels)}", shape, f"input {value}", "", ""))
         return
     step = tree.step(value)
     what = _kinds(tree, step) + "".join(f" {name}" for name in step.activations)
-    yield (
-        f"{head}{tree.text(labels)}", shape, f"step {places[value]}", what, f"{_amount(tree.flops(step))}flop",
-    )  # fmt: skip
+    rows.append(
+        (f"{head}{tree.text(labels)}", shape, f"step {places[value]}", what, f"{_amount(tree.flops(step))}flop")
+    )
     for position, one in enumerate(step.operands):
         last = position == len(step.operands) - 1
-        yield from _rows(
-            tree, orders, places, one, tail + ("└─ " if last else "├─ "), tail + ("   " if last else "│  ")
+        yield _add_rows(
+            rows, tree, orders, places, one, tail + ("└─ " if last else "├─ "), tail + ("   " if last else "│  ")
         )
 
 
