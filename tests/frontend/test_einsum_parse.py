@@ -136,6 +136,7 @@ def test_optimisers_are_asked_for_a_path() -> None:
     [
         (((0, 1),), "ends with 2 operands left"),
         (((0, 3), (0, 1)), "step 0 is .*, but 3 operands are left"),
+        (((0, 1), (-1, 1)), r"step 1 is \(-1, 1\), which has one position twice"),
         (((0, 0), (0, 1)), "step 0"),
         ((0, 1), "a tuple of positions is needed"),
         ((), "ends with 3 operands left"),

@@ -166,7 +166,9 @@ def _given_path(steps: Sequence[Any], count: int) -> Path:
         if not isinstance(step, tuple) or not step or not all(isinstance(one, int) for one in step):
             raise PathError(f"path {tuple(steps)}: step {number} is {step!r}; a tuple of positions is needed")
         positions = tuple(sorted(one + left if one < 0 else one for one in step))
-        if len(set(positions)) != len(positions) or positions[0] < 0 or positions[-1] >= left:
+        if len(set(positions)) != len(positions):
+            raise PathError(f"path {tuple(steps)}: step {number} is {step!r}, which has one position twice")
+        if positions[0] < 0 or positions[-1] >= left:
             raise PathError(f"path {tuple(steps)}: step {number} is {step!r}, but {left} operands are left there")
         left += 1 - len(positions)
         path.append(positions)
