@@ -215,3 +215,6 @@ def test_derivations_are_printed(golden):
 def test_bounds_out_of_order_are_refused():
     with pytest.raises(ValueError, match="min_kernel_size 8, max_kernel_size 4"):
         tw.TensorOperation.optimise(example("seq_gemm"), 8, 4)
+    for name, value in (("min_kernel_size", 16.0), ("max_kernel_size", "64"), ("thread_target", None)):
+        with pytest.raises(TypeError, match=f"{name} of optimise is {value!r}, not an integer"):
+            tw.TensorOperation.optimise(example("seq_gemm"), **{name: value})

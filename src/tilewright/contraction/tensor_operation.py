@@ -176,11 +176,17 @@ class TensorOperation:
 
         Raises:
             ValueError: unless 1 <= min_kernel_size <= max_kernel_size and 1 <= thread_target.
+            TypeError: unless they are integers.
         """
         from tilewright.contraction.tensor_rewrites import optimise
         from tilewright.passes.tensor.placing import place  # a pass, and so above this folder
         from tilewright.runtime.devices import device_for
 
+        limits = {"min_kernel_size": min_kernel_size, "max_kernel_size": max_kernel_size}
+        given = {name: limit for name, limit in limits.items() if limit is not None} | {"thread_target": thread_target}
+        for name, value in given.items():
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise TypeError(f"{name} of optimise is {value!r}, not an integer")
         if min_kernel_size is None and max_kernel_size is None:
             return place(self, device_for("cpu").machine, thread_target).operation
         least = min(16, max_kernel_size or 16) if min_kernel_size is None else min_kernel_size
