@@ -17,7 +17,7 @@ node of one operand permutes it, sums over the indices that its output lacks, or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -267,6 +267,7 @@ def sizes_of(tree: Tree, sizes: Mapping[Any, int] | Sequence[int]) -> dict[Label
 
     Raises:
         TreeError: for an index without a size, a size without an index, and what is no size.
+        TypeError: for what is neither a mapping nor a sequence.
 
     Example:
         >>> sizes_of(parse_tree("[0,1],[1,2]->[0,2]"), [4, 5, 6])
@@ -283,6 +284,8 @@ def sizes_of(tree: Tree, sizes: Mapping[Any, int] | Sequence[int]) -> dict[Label
         named = [one for one in labels if isinstance(one, str)]
         if named:
             raise TreeError(f"tree {tree}: index {named[0]!r} is a name, so that sizes must be a mapping")
+        if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+            raise TypeError(f"tree {tree}: sizes must be a mapping or a sequence, not {value_text(sizes)}")
         given = dict(enumerate(sizes))
         largest = max((one for one in labels if isinstance(one, int)), default=-1)
         if len(given) > largest + 1:
