@@ -35,6 +35,9 @@ def traced(function: Callable[[Any], Any], annotation: Any = tw.f64["n", "m"]) -
 
 
 CASES: list[tuple[Callable[[], object], type[Exception], str]] = [
+    (traced(lambda x: tw.rearrange(x, (1.9, 0))), TypeError, "a permutation is a sequence of integers, not (1.9, 0)"),
+    (traced(lambda x: tw.rearrange(x, 1)), TypeError, "rearrange: a permutation is a sequence of integers, not 1 of"),
+    (traced(lambda x: tw.transpose(x, "ba")), TypeError, "a permutation is a sequence of integers, not 'ba' of type"),
     (lambda: tw.einsum("ij,jk", A, None), TypeError, "None of type NoneType is no array of numbers (operand 1)"),
     (lambda: tw.einsum(A), TypeError, "it was given only an array of shape (3, 4) and dtype float64"),
     (lambda: tw.einsum(A, [0, 1], B), TypeError, "einsum: an array of shape (5,) and dtype float64 among the indices"),

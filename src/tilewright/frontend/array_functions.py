@@ -5,6 +5,7 @@ The folds (`reduce`, `scan`, ...) are in `fold_functions`, `cond` and loops in `
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from tilewright.ir.counts import element_count, left_over
 from tilewright.ir.nodes import Atom, Concat, Iota, Map, Rearrange, Replicate, Reshape, Scatter, Type, Update
 from tilewright.ir.scalars import I64, ScalarType
 from tilewright.ir.sizes import ONE, Size, minimum, product
+from tilewright.runtime.messages import value_text
 
 
 def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
@@ -188,7 +190,11 @@ def rearrange(array: Any, permutation: Sequence[int]) -> Any:
         (3, 2)
     """
     tracer, (given,) = arrays_of("rearrange", [array])
-    order = tuple(int(d) + given.ndim if d < 0 else int(d) for d in permutation)
+    try:
+        listed = [operator.index(d) for d in permutation]
+    except TypeError:
+        raise TypeError(f"rearrange: a permutation is a sequence of integers, not {value_text(permutation)}") from None
+    order = tuple(d + given.ndim if d < 0 else d for d in listed)
     if sorted(order) != list(range(given.ndim)):
         raise TypeError(f"rearrange of {given.variable} of type {given.variable.type}: {order} is no permutation of it")
     if order == tuple(range(given.ndim)):
