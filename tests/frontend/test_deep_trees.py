@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -45,6 +48,22 @@ def test_the_plan_of_a_chain_is_printed() -> None:
     lines = repr(plan).splitlines()
     assert len(lines) == 2 + SITES + SITES - 1
     assert lines[0] == f"TreePlan {chain_text(SITES)}"
+
+
+def test_the_plan_of_a_chain_is_pickled() -> None:
+    matrices, expected = rotations(SITES)
+    plan = pickle.loads(pickle.dumps(tw.plan_tree(chain_text(SITES), [2] * (SITES + 1))))
+    np.testing.assert_allclose(plan(*matrices), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("text", ["[0]->[0]", "[[1,0]->[0,1]],[[a],[a,1]->[1]r]->[0]r", "[],[[[],[]->[]],[]->[]]->[]"])
+def test_a_tree_is_itself_again_after_pickling(text: str) -> None:
+    tree = parse_tree(text)
+    again = pickle.loads(pickle.dumps(tree))
+    assert again == tree
+    assert str(again) == text
+    assert again.position == tree.position
+    assert copy.deepcopy(tree) == tree
 
 
 def test_brackets_of_any_depth_are_read() -> None:

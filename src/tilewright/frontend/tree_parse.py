@@ -76,6 +76,14 @@ class Node:
     def __hash__(self) -> int:
         return hash(_parts(self))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as a list of its parts, in which no object lies deep."""
+        parts = [
+            one if isinstance(one, Leaf) else (len(one.operands), one.labels, one.activation, one.position)
+            for one in _in_order(self)
+        ]
+        return _of_parts, (parts,)
+
 
 Tree: TypeAlias = Leaf | Node
 
@@ -88,18 +96,38 @@ def _text(node: Node) -> Walk[str]:
     return f"{','.join(inner)}->{_indices(node.labels)}{suffix}"
 
 
-def _parts(node: Node) -> tuple[tuple[Any, ...], ...]:
-    """All that trees are compared by: each node before its operands, with their number, which a leaf has not."""
-    parts: list[tuple[Any, ...]] = []
-    ahead: list[Tree] = [node]
+def _in_order(tree: Tree) -> list[Tree]:
+    """The parts of a tree from left to right, each node after its operands."""
+    found: list[Tree] = []
+    ahead: list[Tree] = [tree]
     while ahead:
         one = ahead.pop()
-        if isinstance(one, Leaf):
-            parts.append((one.labels,))
-        else:
-            parts.append((one.labels, one.activation, len(one.operands)))
+        found.append(one)
+        if isinstance(one, Node):
             ahead += one.operands
-    return tuple(parts)
+    return found[::-1]
+
+
+def _parts(node: Node) -> tuple[tuple[Any, ...], ...]:
+    """All that trees are compared by; the number of operands tells a node from a leaf, and which are its own."""
+    return tuple(
+        (one.labels,) if isinstance(one, Leaf) else (one.labels, one.activation, len(one.operands))
+        for one in _in_order(node)
+    )
+
+
+def _of_parts(parts: Sequence[Any]) -> Tree:
+    """The tree that was pickled as these parts."""
+    built: list[Tree] = []
+    for one in parts:
+        if isinstance(one, Leaf):
+            built.append(one)
+        else:
+            count, labels, activation, position = one
+            first = len(built) - count
+            built[first:] = [Node(tuple(built[first:]), labels, activation, position)]
+    (root,) = built
+    return root
 
 
 def _indices(labels: Sequence[Label]) -> str:
@@ -247,15 +275,7 @@ def check_tree(root: Node, text: str | None = None) -> None:
 
 def leaves(tree: Tree) -> tuple[Leaf, ...]:
     """The inputs, from left to right."""
-    found: list[Leaf] = []
-    ahead: list[Tree] = [tree]
-    while ahead:
-        one = ahead.pop()
-        if isinstance(one, Leaf):
-            found.append(one)
-        else:
-            ahead += reversed(one.operands)
-    return tuple(found)
+    return tuple(one for one in _in_order(tree) if isinstance(one, Leaf))
 
 
 def sizes_of(tree: Tree, sizes: Mapping[Any, int] | Sequence[int]) -> dict[Label, int]:
