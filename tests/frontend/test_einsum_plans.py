@@ -34,6 +34,15 @@ def test_the_table_is_readable() -> None:
     assert explanation
 
 
+def test_explanations_are_in_the_user_s_letters() -> None:
+    explained = plan("zij,zjb->zib", (7, 8, 9), (7, 9, 4), dtype="f32").explain()
+    for dimension in ("z:C[7]", "i:M[8]", "b:N[4]", "j:K[9]"):
+        assert dimension in explained.splitlines()[1]
+    _, first, second, *_ = plan("ij,jk,kl->il", (8, 10), (10, 20), (20, 4), dtype="f32").explain().splitlines()
+    assert "k:K[20]" in first
+    assert "j:K[10]" in second
+
+
 def test_calls() -> None:
     with backend("interpreter") as target:
         product = plan("ij,jk->ik", A, B, target=target)

@@ -9,6 +9,7 @@ step  contraction  M      N    K      C  folded  flops   bytes   flop/byte
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -167,7 +168,7 @@ class EinsumPlan:
         resolved = bound.resolved
         known = {size_name(label): extent for label, extent in enumerate(resolved.sizes)}
         letters = {size_name(label): name for label, name in enumerate(resolved.names)}
-        parts = [str(bound.executable.explain())]  # type: ignore[attr-defined]
+        parts = [_in_letters(bound.executable.explain(), letters, known)]  # type: ignore[attr-defined]
         machine = bound.device.machine
         if 0 not in resolved.sizes:
             products = not machine.is_gpu_like
@@ -200,6 +201,17 @@ class EinsumPlan:
 
 
 _KINDS = ("M", "N", "K", "C", "folded")
+_DIMENSION = re.compile(r"\b(\w+):([CMNK])\[\1\]")
+
+
+def _in_letters(text: str, letters: Mapping[str, str], sizes: Mapping[str, int]) -> str:
+    """How statements were compiled, whose dimensions have the names of sizes of a program, in the user's letters."""
+
+    def dimension(found: re.Match[str]) -> str:
+        name, kind = found.groups()
+        return f"{letters[name]}:{kind}[{sizes[name]}]" if name in letters else found[0]
+
+    return _DIMENSION.sub(dimension, text)
 
 
 def _operand_name(number: int, operand_count: int) -> str:
