@@ -62,3 +62,8 @@ def test_an_out_is_named_too() -> None:
 def test_a_refused_cast_is_told_with_the_rules_that_allow_it(casting: str, dtype: str, rules: str) -> None:
     with pytest.raises(TypeError, match=f"by the rule '{casting}'; casting={rules} allows it$"):
         tw.einsum("ij->ji", ONES, dtype=dtype, casting=casting)
+
+
+def test_a_refused_cast_that_loses_nothing_is_told_so() -> None:
+    with pytest.raises(TypeError, match=r"by the rule 'equiv'; casting='safe' or 'same_kind' or 'unsafe' allows it$"):
+        tw.einsum("ij->ji", ONES.astype(np.float32), dtype="f8", casting="equiv")

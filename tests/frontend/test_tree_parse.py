@@ -97,7 +97,7 @@ def test_sizes_of_named_indices() -> None:
         sizes_of(tree, [3])
 
 
-@pytest.mark.parametrize("sizes", [None, 3, "456"])
+@pytest.mark.parametrize("sizes", [None, 3, "456", {4, 5, 6}])
 def test_what_gives_no_sizes_is_refused(sizes: object) -> None:
     with pytest.raises(TypeError, match=r"sizes must be a mapping or a sequence, not "):
         sizes_of(parse_tree("[0,1],[1,2]->[0,2]"), sizes)  # type: ignore[arg-type]

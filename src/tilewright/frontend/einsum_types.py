@@ -42,7 +42,7 @@ def computed_dtype(
     conversions: list[np.dtype[Any] | None] = []
     for number, operand in enumerate(operands):
         if not np.can_cast(operand.dtype, dtype, options.casting):  # type: ignore[arg-type]
-            wider = [one for one in ("same_kind", "unsafe") if np.can_cast(operand.dtype, dtype, one)]
+            wider = [one for one in ("safe", "same_kind", "unsafe") if np.can_cast(operand.dtype, dtype, one)]
             raise TypeError(
                 f"einsum {text!r}: operand {number} of dtype {operand.dtype} may not be cast to {dtype} "
                 f"by the rule {options.casting!r}; casting={' or '.join(map(repr, wider))} allows it"

@@ -17,7 +17,7 @@ node of one operand permutes it, sums over the indices that its output lacks, or
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -304,7 +304,7 @@ def sizes_of(tree: Tree, sizes: Mapping[Any, int] | Sequence[int]) -> dict[Label
         named = [one for one in labels if isinstance(one, str)]
         if named:
             raise TreeError(f"tree {tree}: index {named[0]!r} is a name, so that sizes must be a mapping")
-        if isinstance(sizes, str) or not isinstance(sizes, Iterable):
+        if isinstance(sizes, str | Set) or not isinstance(sizes, Iterable):
             raise TypeError(f"tree {tree}: sizes must be a mapping or a sequence, not {value_text(sizes)}")
         given = dict(enumerate(sizes))
         largest = max((one for one in labels if isinstance(one, int)), default=-1)
