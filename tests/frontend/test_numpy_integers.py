@@ -206,3 +206,14 @@ def test_quotients_by_a_counter_that_is_zero() -> None:
     twos, total = quotients(3)
     assert twos.tolist() == [0, 2, 2]
     assert total == 6
+
+
+@pytest.mark.parametrize("shift", [0, 5, 2**63 - 1, 2**63, 2**64 - 1])
+def test_shifts_of_roll_without_sign(shift: int) -> None:
+    @tw.program
+    def rolled(xs: tw.f64["n"], shift: tw.u64) -> Any:
+        return np.roll(xs, shift)
+
+    xs = np.arange(7.0)
+    check(rolled, (xs, np.uint64(shift)), np.roll(xs, shift % 7), ("cpu",))
+    assert rolled(np.empty(0), np.uint64(shift)).size == 0

@@ -31,7 +31,7 @@ from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.counts import element_count, left_over
 from tilewright.ir.nodes import Atom, Concat, Iota, Map, Rearrange, Replicate, Reshape, Scatter, Type, Update
-from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.scalars import I64, U64, ScalarType
 from tilewright.ir.sizes import ONE, Size, minimum, product
 from tilewright.runtime.messages import value_text
 
@@ -316,6 +316,8 @@ def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None 
         return reshape(roll(reshape(given, -1), shift), given.shape)
     place = dimension_of("roll", given, axis or 0)
     if isinstance(shift, ScalarProxy):  # in a type that holds the extent, and at first less, as it is turned over
+        if shift.scalar == U64:  # half of them are no i64
+            shift = shift % given.shape[place]
         shift = (shift if isinstance(shift, tracing.IndexProxy) else shift.astype(I64)) % given.shape[place]
     before = (slice(None),) * place
     extent = given.variable.type.shape[place]
