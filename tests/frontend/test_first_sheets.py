@@ -3,6 +3,8 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -110,6 +112,23 @@ def test_shapes_of_other_numbers_of_elements_are_refused_at_once() -> None:
 
     with pytest.raises(TypeError, match="what -1 stands for cannot be said"):
         pairs(np.ones(7))
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (lambda k, b: (k + 1, -1), "to (k + 1, -1): what -1 stands for cannot be said (n elements in k + 1 parts)"),
+        (lambda k, b: (2, -1, b), "to (2, -1, b): what -1 stands for cannot be said (n elements in 2 by b parts)"),
+        (lambda k, b: (-1, 2, -1), "-1 stands for one size only"),
+    ],
+)
+def test_shapes_that_leave_a_size_are_told_as_they_are_written(shape: Callable[[Any, Any], Any], message: str) -> None:
+    @tw.program
+    def parts(x: tw.f64["n"], k: tw.i64, b: tw.u8) -> Any:
+        return x.reshape(shape(k, b))
+
+    with pytest.raises(TypeError, match=re.escape(message)):
+        parts(np.ones(6), 1, 2)
 
 
 def test_integers_meet_complex_constants_in_the_complex_type() -> None:

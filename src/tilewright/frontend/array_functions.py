@@ -225,15 +225,20 @@ def reshape(array: Any, shape: Any) -> Any:
     left = [d for d, one in enumerate(entries) if isinstance(one, int) and one == -1]
     sizes = [tracing.size_of(one, "a size of reshape") if d not in left else Size(()) for d, one in enumerate(entries)]
     total = element_count(given.variable.type.shape)
+    if len(left) > 1:
+        raise TypeError(f"reshape of {given.variable} of type {given.variable.type}: -1 stands for one size only")
     if left:
         others = [one for d, one in enumerate(sizes) if d not in left]
         quotient = left_over(given.variable.type.shape, others)
         if quotient is None and total.constant is None and (product(others).constant or 0) > 0:
             quotient = total // product(others)  # that nothing remains is checked by the call
-        if len(left) > 1 or quotient is None:
+        if quotient is None:
+            named = [one.atom if type(one) is ScalarProxy else sizes[d] for d, one in enumerate(entries)]  # as written
+            shown = ", ".join("-1" if d in left else str(one) for d, one in enumerate(named))
+            parts = " by ".join(str(one) for d, one in enumerate(named) if d not in left)
             raise TypeError(
-                f"reshape of {given.variable} of type {given.variable.type} to {tuple(entries)}: what -1 stands for "
-                f"cannot be said ({total} elements in {product(others)} parts); write the size"
+                f"reshape of {given.variable} of type {given.variable.type} to ({shown}): what -1 stands for cannot be "
+                f"said ({total} elements in {parts} parts); write the size"
             )
         sizes[left[0]] = quotient
     if product(sizes) != total and product(sizes).constant is not None and total.constant is not None:
