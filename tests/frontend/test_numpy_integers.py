@@ -217,3 +217,27 @@ def test_shifts_of_roll_without_sign(shift: int) -> None:
     xs = np.arange(7.0)
     check(rolled, (xs, np.uint64(shift)), np.roll(xs, shift % 7), ("cpu",))
     assert rolled(np.empty(0), np.uint64(shift)).size == 0
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl"])
+@pytest.mark.parametrize("k", [5, 2**62, 2**62 + 2**61, -(2**62) - 1, 4749029181824784479])
+def test_functions_of_sums_of_arguments_that_wrap_around(k: int, target: str) -> None:
+    """On the host, which computes them from integers of any size, as in kernels."""
+    if target == "opencl":
+        opencl_or_skip()
+
+    def several(twice: Any, maximum: Any, minimum: Any) -> Any:
+        return maximum(twice, 0), minimum(twice, 7), (twice + 1) // 7, twice % 7
+
+    @tw.program
+    def traced(k: tw.i64) -> Any:
+        return several(k + k, tw.maximum, tw.minimum)
+
+    @tw.program
+    def mapped(k: tw.i64) -> Any:
+        return tw.map(lambda i: several(k + k + i, tw.maximum, tw.minimum), tw.iota(1))
+
+    with np.errstate(over="ignore"):
+        expected = several(np.int64(k) + np.int64(k), np.maximum, np.minimum)
+    check(traced, (k,), expected, (target,))
+    check(mapped, (k,), tuple(np.array([one]) for one in expected), (target,))

@@ -204,7 +204,9 @@ def _apply(function: str, left: int, right: int) -> int:
 
 
 def _evaluate_function(atom: SizeFunction, values: Mapping[str, int]) -> int:
-    return _apply(atom.function, atom.left.evaluate(values), atom.right.evaluate(values))
+    # In i64, as kernels compute them: scalar arguments are among the names, and sums of them may wrap around.
+    left, right = ((one.evaluate(values) + 2**63) % 2**64 - 2**63 for one in (atom.left, atom.right))
+    return _apply(atom.function, left, right)
 
 
 def _opaque(function: str, left: Size, right: Size) -> Size:
