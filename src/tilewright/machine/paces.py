@@ -72,6 +72,8 @@ class Pace:
         asks_points: the share of the second cache, at the most, that a point's operands fill for the next one's to be
             asked for where they are runs of memory (direct/points.py); 0 where that gains nothing.
         points_wait: of the time of a point's multiply-adds, the part that reading it takes at the least for that.
+        asked_piece: the share of the second cache that a piece of a sum takes whose next one is asked for meanwhile
+            (direct/sum_pieces.py); 0 where sums are not cut for that.
         asked_rows: rows of main memory that packing asks for in turns: a few come faster than one after another does.
         asks_results: steps of a sum, at the most, whose tiles ask for the lines of their results unless the first cache
             holds them; unless it is 0, copies within the caches ask for lines of the target that nothing foresees, too.
@@ -134,6 +136,7 @@ class Pace:
     asks_third: bool = True
     asks_points: float = 1.0
     points_wait: float = 0.0
+    asked_piece: float = 0.0
     asked_rows: int = 1
     asks_results: int = 0
     long_pieces: bool = False
@@ -278,6 +281,7 @@ MESH = replace(
     copied_results=1.5,
     asks_points=0.25,
     points_wait=0.1,
+    asked_piece=1 / 16,
     hidden_load=0.02,
     panel_load=4.2,
     waiting=1.0,

@@ -17,7 +17,7 @@ from tilewright.passes.direct.next_pieces import PIECE_BYTES
 from tilewright.passes.direct.onward import onward
 from tilewright.passes.direct.pairs import as_pairs, suits_pairs
 from tilewright.passes.direct.past_caches import array_bytes, is_past, is_written_in_pieces
-from tilewright.passes.direct.points import points_are_asked
+from tilewright.passes.direct.points import piece_of_sum, points_are_asked
 from tilewright.passes.direct.register_tiles import register_tiles, turned_rows
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.lanes.vectorise import is_vectorisable
@@ -108,7 +108,10 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
     waits = is_written_in_pieces(form, machine)
     if results_are_one_run(form):
         waits = form.contracted_total >= LEAST_SUM and far_results > 3
-    prefetched = far_vectors > 2 and vectors_are_asked(form) and _has_next_vectors(form)
+    piece = piece_of_sum(form, machine)
+    if piece:  # where both orders of tiles find it in the second cache
+        form = replace(form, scalar_outer=False)
+    prefetched = far_vectors > 2 and vectors_are_asked(form) and _has_next_vectors(form) and not piece
     in_order = _lines_in_order(form, machine) if prefetched else 0
     return replace(
         form,
@@ -119,6 +122,7 @@ def _with_hints(form: DirectForm, machine: Machine) -> DirectForm:
         out_prefetched=waits and not past,
         rows_prefetched=far_rows > 2 and rows_are_asked(form),
         points_asked=points_are_asked(form, machine),
+        piece=piece,
     )
 
 

@@ -80,6 +80,8 @@ class DirectForm(TwoSidedForm):
         rows_prefetched: so are the next tile's rows, along which the sum runs.
         out_prefetched: so are the lines that results will be written to, before their sums are complete.
         points_asked: so are the operands of the next point of the outer dimensions (next_points.py).
+        piece: steps of the sum after which all tiles of a point go on with the next ones (sum_pieces.py); 0 if each
+            tile has its whole sum at once.
         boxed: all collected results of a piece of the operand, and those of `joined_chunk` points of `joined` (the
             dimension after the collected one in the output's memory), are assembled before they are written.
         serial: so little work that one block of the launch does all of it.
@@ -110,6 +112,7 @@ class DirectForm(TwoSidedForm):
     rows_prefetched: bool = False
     out_prefetched: bool = False
     points_asked: bool = False
+    piece: int = 0
     serial: bool = False
     columns: Dimension | None = None
     fused: tuple[Dimension, ...] = ()

@@ -34,6 +34,7 @@ from tilewright.passes.direct.next_pieces import PieceRequests
 from tilewright.passes.direct.next_points import PointRequests
 from tilewright.passes.direct.panels import Panel, pack_scalars, pack_vectors
 from tilewright.passes.direct.store import beyond_vector, edges_at, prefetch_vectors, spill, store_turned, store_vectors
+from tilewright.passes.direct.sum_pieces import WaitingSums, in_pieces
 from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, request_output, request_rows, request_turned
 from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.items.scalar_values import component_types
@@ -51,7 +52,9 @@ def write_direct_kernel(form: DirectForm) -> Launch:
         bases, ranges, collected = _block_coordinates(w, number)
         points = PointRequests(w, bases) if form.points_asked and form.blocks[-2:] == (1, 1) else None
         block = _Block(w, bases, ranges, vector_panel, scalar_panel, collected, points)
-        if form.boxed:
+        if form.piece:
+            in_pieces(w, bases, lambda part, at, sums: replace(block, w=part, bases=at, waiting=sums).vectors_outside())
+        elif form.boxed:
             block.collect_box(scratch_tile(w))
         elif collected is not None:
             block.collect(collected)
@@ -88,6 +91,7 @@ class _Block:
     scalar_panel: Buffer | None
     collected: _Collected | None
     points: PointRequests | None
+    waiting: WaitingSums | None = None
 
     def rows_outside(self) -> None:
         """For each tile of rows all tiles of vectors, whose panels are made once for all rows."""
@@ -145,16 +149,17 @@ class _Block:
         pieces = PieceRequests(self.w, self.bases) if self.w.form.in_runs else None
         requests = () if pieces is None else (pieces.ask,)
 
-        def columns(block: _Block, v: Expression, number: Expression, old_columns: Expression) -> None:
+        def columns(block: _Block, v: Expression, v_number: Expression, old_columns: Expression) -> None:
             vectors = block._packed(v, integer(0))
             if pieces is not None:
-                pieces.begin(v, number)
+                pieces.begin(v, v_number)
 
             def group(q: Expression, number: Expression, old_group: Expression) -> None:
                 def tile(s: Expression, number: Expression, old_rows: Expression) -> None:
                     ahead = () if pieces else lines_ahead(block.w, next_tile, number)
                     place = Place(self.bases, v, s, vectors, None, old_columns, old_rows, q, old_group, ahead)
-                    block._write(replace(place, back=back, requests=requests), integer(0))
+                    which = add(multiply(v_number, integer(block.w.form.scalar_tiles)), number)
+                    block._write(replace(place, back=back, requests=requests), integer(0), which)
 
                 self._scalar_tiles(tile)
 
@@ -236,8 +241,8 @@ class _Block:
 
         self._vector_tiles(turn_columns)
 
-    def _write(self, place: Place, tile: Expression) -> None:
-        """Compute and store a tile; `tile` is its number among those that have the same rows."""
+    def _write(self, place: Place, tile: Expression, which: Expression | None = None) -> None:
+        """Compute and store a tile; `tile` is its number among those that have the same rows, `which` among all."""
         w, form = self.w, self.w.form
         requests = [request_rows(w, place, tile)] if form.rows_prefetched else []
         if form.out_prefetched and results_are_one_run(form):
@@ -248,9 +253,14 @@ class _Block:
             prefetch_vectors(w, place)
         if self.points is not None:
             requests.append(self.points.ask)
-        sums = accumulate(w, replace(place, requests=(*place.requests, *requests)))
+        place = replace(place, requests=(*place.requests, *requests))
         store = store_turned if form.results is Results.TURNED else store_vectors
-        store(w, place, sums)
+        if self.waiting is None or which is None:
+            store(w, place, accumulate(w, place))
+            return
+        waiting, at = self.waiting, self.waiting.place(which)
+        sums = accumulate(w, place, lambda sums: waiting.bring(sums, at))
+        w.branch(waiting.is_last, lambda: store(w, place, sums), lambda: waiting.keep(sums, at))
 
     def _packed(self, v: Expression, into: Expression) -> Panel | None:
         if self.vector_panel is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Expression, Name, add, integer
+from tilewright.kernel.ir import Buffer, Expression, Name, add, integer, multiply
 from tilewright.passes.direct.form import LINE
 from tilewright.passes.direct.points import SIDES, has_next_point, point_length
 from tilewright.passes.direct.writer import DirectWriter, Step
@@ -23,8 +23,15 @@ class PointRequests:
             if has_next_point(form, side) and not (side == "out" and form.nontemporal):
                 buffer, base = self._array(side, bases)
                 length = point_length(form, side)
-                cursor = w.emit.declare(add(base, w.stride(form.outer[-1], side)), "next_point")
+                cursor = w.emit.declare(add(base, self._following(side)), "next_point")
                 self.runs.append((buffer, cursor, -(-length // steps)))
+
+    def _following(self, side: str) -> Expression:
+        """How far the next point is, or the next piece of the sum, whose last one comes before the next point."""
+        form = self.w.form
+        if form.piece and side == "vector":
+            return multiply(self.w.parameter("piece", form.piece), self.w.stride(form.contracted[0], side))
+        return self.w.stride(form.outer[-1], side)
 
     def _array(self, side: str, bases: Bases) -> tuple[Buffer, Expression]:
         w = self.w

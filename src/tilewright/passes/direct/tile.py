@@ -71,14 +71,16 @@ def starts(lanes: Sequence[int]) -> list[int]:
     return [sum(lanes[:number]) for number in range(len(lanes))]
 
 
-def accumulate(w: DirectWriter, place: Place) -> Accumulators:
-    """The sums of one tile, in registers."""
+def accumulate(w: DirectWriter, place: Place, begun: Callable[[Accumulators], None] | None = None) -> Accumulators:
+    """The sums of one tile, in registers; `begun` gives them what they begin with."""
     form, emit = w.form, w.emit
     accumulators = {
         (i, j): emit.declare(neutral_vector(w, lanes), "sum")
         for j in range(form.rows)
         for i, lanes in enumerate(form.lanes[: form.own_vectors])
     }
+    if begun is not None:
+        begun(accumulators)
     shared = SharedVectors(w) if form.shared_rows > 1 else None
     vector_base = emit.let(add(place.bases.vector, multiply(place.v, w.stride(form.vector, "vector"))), "vector_at")
     stride = integer(0) if form.scalar is None else w.stride(form.scalar, "scalar")

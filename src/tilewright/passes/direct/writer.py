@@ -73,6 +73,12 @@ class DirectWriter(LaunchWriter):
         narrow.last_column = self.parameter("last_tail", self.form.vector_size - narrow.form.width)
         return narrow
 
+    def of_piece(self, steps: Expression) -> DirectWriter:
+        """What writes the tiles of so many steps of the sum into the same kernel."""
+        part = copy.copy(self)
+        part.sums = (steps,)
+        return part
+
     def stride(self, dimension: Dimension, side: str) -> Expression:
         """The stride of a dimension in "vector", "scalar", "out" or a further operand ("0", "1", ...)."""
         key = (dimension.name, side)
