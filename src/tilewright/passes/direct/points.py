@@ -49,7 +49,8 @@ def point_bytes(form: DirectForm, side: str) -> int:
 
 def points_are_asked(form: DirectForm, machine: Machine) -> bool:
     """Whether operands that the second cache does not hold come point by point, and it holds one point, or a piece of
-    the sum at one: what it has no room for of the next one waits in the third cache.
+    the sum at one: what it has no room for of the next one waits in the third cache. Reading them must take a part of
+    the time that their products do.
     """
     points = sum(point_bytes(form, side) for side in SIDES[:2] if has_next_point(form, side))
     fits = points > 0 and _stays(form, points, machine)
@@ -64,11 +65,12 @@ def piece_of_sum(form: DirectForm, machine: Machine) -> int:
     if not (may_be_cut(form) and has_next_point(form, "vector")) or form.stride(form.outer[-1], "scalar"):
         return 0
     length, steps = point_length(form, "vector"), form.contracted_total
-    follow = form.stride(form.outer[-1], "vector") == length == steps * form.step("vector")
-    most = int(machine.pace.asked_piece * machine.l2_bytes) * steps // point_bytes(form, "vector")
-    if not follow or not LEAST_PIECE <= most <= steps // 2 or not _are_waited_for(form, 0, machine):
+    if not form.stride(form.outer[-1], "vector") == length == steps * form.step("vector"):
         return 0
-    return even(steps, most, 1)
+    nbytes = point_bytes(form, "vector")
+    most = int(machine.pace.asked_piece * machine.l2_bytes) * steps // nbytes
+    pays = LEAST_PIECE <= most <= steps // 2 and _are_waited_for(form, nbytes, machine)
+    return even(steps, most, 1) if pays else 0
 
 
 def may_be_cut(form: DirectForm) -> bool:
@@ -91,7 +93,6 @@ def _are_waited_for(form: DirectForm, points: int, machine: Machine) -> bool:
     arrays = sum(array_bytes(form, side) for side in SIDES)
     if not pace.asks_points or level_of(arrays, machine) <= 2:
         return False
-    points = points or point_bytes(form, "vector")
     inner = [one for one in form.contraction.dimensions if one not in form.outer]
     products = math.prod(constant(one.size) for one in inner) / machine.lanes(form.accumulator.bytes)
     return points / pace.memory >= pace.points_wait * products
