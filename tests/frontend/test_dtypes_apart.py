@@ -1,4 +1,7 @@
-"""Operands whose dtypes meet in none, such as bf16 and f16: told which they are, and with what to write."""
+"""Operands whose dtypes meet in none, such as bf16 and f16: told which they are, and with what to write.
+
+From version 0.7 of ml_dtypes on all of these meet in NumPy.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,14 @@ import tilewright as tw
 
 BF16 = tw.empty(0, "bf16").dtype
 ONES = np.ones((3, 3))
+
+
+def met(other: str) -> np.dtype[Any] | None:
+    """The dtype in which bf16 and another one meet in NumPy; None if there is none."""
+    try:
+        return np.promote_types(BF16, other)
+    except TypeError:
+        return None
 
 
 @pytest.mark.parametrize(("other", "wide"), [("float16", "f4"), ("int32", "f8"), ("uint16", "f4"), ("int64", "f8")])
@@ -34,9 +45,12 @@ def test_they_are_named_with_a_dtype_that_takes_both(
         f"{names[0]} of dtype bfloat16 and {names[1]} of dtype {other} have no dtype in common in NumPy; give "
         f"dtype='{wide}', to which all of them may be cast"
     )
-    with pytest.raises(TypeError, match=message) as caught:
-        call(a, b)
-    assert type(caught.value) is TypeError
+    if met(other) is None:
+        with pytest.raises(TypeError, match=message) as caught:
+            call(a, b)
+        assert type(caught.value) is TypeError
+    else:
+        assert call(a, b).dtype == met(other)
     found = call(a, b, dtype=wide)
     assert found.dtype == np.dtype(wide)
     assert (found == found[0, 0]).all()
@@ -44,9 +58,10 @@ def test_they_are_named_with_a_dtype_that_takes_both(
 
 def test_an_out_is_named_too() -> None:
     a = ONES.astype(BF16)
-    with pytest.raises(
-        TypeError, match=r"operand 0 of dtype bfloat16 and out of dtype float16 have no dtype in common"
-    ):
+    message = "operand 0 of dtype bfloat16 and out of dtype float16 have no dtype in common"
+    if met("float16") is not None:
+        message = "the result has dtype float32, which may not be cast to out's dtype float16"
+    with pytest.raises(TypeError, match=message):
         tw.einsum("ij,jk->ik", a, a, out=np.empty((3, 3), np.float16))
 
 
