@@ -41,9 +41,11 @@ def test_a_piece_is_a_sixteenth_of_the_second_cache(text: str, scalar: ScalarTyp
     assert steps * 312 * scalar.bytes <= SERVER.l2_bytes // 16
 
 
-def test_what_is_short_or_near_or_computes_for_long_or_differs_is_not_cut() -> None:
+def test_what_is_short_or_near_or_wide_or_computes_for_long_or_differs_is_not_cut() -> None:
     assert not chosen("adb,cd->acb", F32, d=100).piece  # a point is no two pieces
     assert not chosen("adb,cd->acb", F32, a=2).piece  # few points
+    wide = normalise(einsum_contraction("adb,cd->acb", {"a": 60, "b": 680, "c": 240, "d": 100}, F32))
+    assert not any(piece_of_sum(one, SERVER) for one in direct_forms(wide, SERVER))  # 0.85 times as fast: much waits
     form = chosen("adb,cd->acb", F64)
     assert piece_of_sum(form, SERVER)
     assert not piece_of_sum(form, replace(SERVER, l2_bytes=1 << 30, l3_bytes=1 << 31))

@@ -20,6 +20,7 @@ SIDES = ("vector", "scalar", "out")
 LEAST_BYTES = 4096  # of a point: shorter ones come in time, and asking costs products of 8 in the third cache a seventh
 LEAST_POINTS = 4  # along the innermost of the outer dimensions
 LEAST_PIECE = 24  # steps of a piece of a sum
+MOST_WAITING = 1 / 8  # of the second cache, for the sums of a point that wait between pieces
 
 
 def has_next_point(form: DirectForm, side: str) -> bool:
@@ -69,8 +70,9 @@ def piece_of_sum(form: DirectForm, machine: Machine) -> int:
         return 0
     nbytes = point_bytes(form, "vector")
     most = int(machine.pace.asked_piece * machine.l2_bytes) * steps // nbytes
+    waiting = form.vector_size * form.scalar_size * form.accumulator.bytes
     pays = LEAST_PIECE <= most <= steps // 2 and _are_waited_for(form, nbytes, machine)
-    return even(steps, most, 1) if pays else 0
+    return even(steps, most, 1) if pays and waiting <= MOST_WAITING * machine.l2_bytes else 0
 
 
 def may_be_cut(form: DirectForm) -> bool:
