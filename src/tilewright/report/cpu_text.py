@@ -39,14 +39,14 @@ def direct_lines(form: DirectForm, blocks: int, machine: Machine) -> list[str]:
     has_sum = bool(form.contraction.of_kind(Kind.K))
     multiply = _multiply(None, form.fused_multiply_add) if has_sum else "alone: there is no sum"
     parts = ", with the parts of complex numbers in turns" if form.numbers is not None else ""
-    pieces = [f"pieces     of {form.piece} steps of the sum, between which sums wait in scratch memory"]
+    pieces = f"pieces     of {form.piece} steps of the sum, between which sums wait in scratch memory"
     return [
         f"form       a register tile fed from the operands' own strides{parts}",
         f"sides      vectors along {form.vector.name}; broadcasts along {scalar}",
         f"registers  vectors of {' + '.join(map(str, form.lanes))} x {form.rows} rows: {direct_registers(form)}{of}"
         f" registers, {direct_waste(form):.0%} of the work done twice or masked",
         f"panels     {panels}",
-        *(pieces if form.piece else []),
+        *([pieces] if form.piece else []),
         f"results    {_RESULTS['boxed' if form.boxed else form.results.value]}",
         f"blocks     {blocks} on {machine.cores} cores",
         f"multiply   {multiply}",

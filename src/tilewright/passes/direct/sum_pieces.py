@@ -5,7 +5,7 @@
 Where an operand is read once, and the steps of a sum are long rows of it, tiles read it in parts of many rows. What is
 asked for ahead has to stay in the second cache until all tiles have read it, which a whole point (points.py) is often
 too large for. A piece of the sum is a shorter run of memory, and the next one is asked for meanwhile, in its order:
-`adb,cd->acb` on an Emerald Rapids 123 and 144 GFLOP/s in f32, 47 and 66 in f64. Every bit stays: sums go on where they
+`adb,cd->acb` on an Emerald Rapids 123 and 144 GFLOP/s in f32, 47 and 65 in f64. Every bit stays: sums go on where they
 were.
 """
 
