@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.paces import ONE_MULTIPLY_ADD, Pace
 
 MachineKind: TypeAlias = Literal["cpu", "opencl", "cuda"]

@@ -8,8 +8,9 @@ to the other is the balance, and with it which form and which register tile is t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.processors import WITH_TILES
 
 LEAST_TERMS = 5  # of a sum, from which on stores wait for each other: shorter ones wait for the memory

@@ -11,9 +11,10 @@ this process, which asks for them here.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 
+from tilewright.ir.dataclass import dataclass
 from tilewright.machine.llvm_lock import LLVM_LOCK
 from tilewright.machine.tile_permission import tiles_are_permitted
 
