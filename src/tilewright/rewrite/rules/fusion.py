@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from tilewright.ir import nodes
 from tilewright.ir.nodes import Atom, Body, Expression, Lambda, Statement, Variable
-from tilewright.ir.traversal import bodies_of, kinds_in, kinds_of, mentioned
+from tilewright.ir.traversal import kinds_of, mentioned
 from tilewright.rewrite.names import definitions, replace_names, users
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
@@ -155,13 +155,6 @@ def composed(
 
 
 # --- nests stay perfect -----------------------------------------------------------------------------------------------
-
-
-def is_parallel(expression: Expression) -> bool:
-    """Whether an expression is, or holds, a combinator."""
-    return type(expression) in _PARALLEL or any(
-        not _PARALLEL.isdisjoint(kinds_in(one)) for one in bodies_of(expression)
-    )
 
 
 def parallel_statements(body: Body) -> list[Statement]:
