@@ -36,6 +36,17 @@ def test_memory_returns_when_the_last_view_is_gone() -> None:
     assert taken(pool, 3 * HUGE_PAGE).ctypes.data == address
 
 
+def test_parts_of_a_base_keep_its_memory() -> None:
+    pool = MappingPool(limit=1 << 26)
+    array = pool.take((1 << 20,), np.dtype(np.float32))
+    part = array.base[:16]
+    del array
+    gc.collect()
+    assert pool.held == 0
+    del part
+    assert pool.held > 0
+
+
 def test_a_block_is_not_used_for_much_smaller_arrays() -> None:
     pool = MappingPool(limit=1 << 28)
     large = taken(pool, 8 * HUGE_PAGE)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import math
 import mmap
 from collections.abc import Callable
@@ -69,9 +68,9 @@ class MappingPool:
             if before_mapping is not None:
                 before_mapping()
             mapping = self.map(size)
-        holder = _holder_type(len(mapping)).from_buffer(mapping)
-        holder.pool, holder.mapping = self, mapping
-        return np.ndarray(shape, dtype, holder)
+        block = np.ndarray.__new__(_Block, len(mapping), np.uint8, mapping)
+        block.pool, block.mapping = self, mapping
+        return np.ndarray(shape, dtype, block)
 
     def trim(self) -> int:
         """Give all waiting memory back to the system; how many bytes that are."""
@@ -112,19 +111,20 @@ class MappingPool:
         return self.map(size)
 
 
-class _Holder:
-    """The bytes of a mapping, as an array refers to them; dies with the last such array."""
+class _Block(np.ndarray[Any, Any]):
+    """The bytes of a mapping, as an array refers to them; dies with the last such array.
+
+    An array, since NumPy makes one in a fifth of the time that a buffer of `ctypes` takes, which large results of short
+    kernels spend most of their time on. Whoever asks an array for its base, and that for parts of it, gets objects of
+    this class that have no mapping, and refer to this one.
+    """
 
     pool: MappingPool
-    mapping: mmap.mmap
+    mapping: mmap.mmap | None = None
 
     def __del__(self) -> None:
-        self.pool.give_back(self.mapping)
-
-
-@functools.lru_cache(maxsize=512)
-def _holder_type(size: int) -> Any:
-    return type("Holder", (_Holder, ctypes.c_char * size), {})
+        if self.mapping is not None:
+            self.pool.give_back(self.mapping)
 
 
 def _map(size: int) -> mmap.mmap:
