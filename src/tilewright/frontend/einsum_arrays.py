@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -106,9 +107,15 @@ def fresh_strides(shape: Sequence[int], itemsize: int, axes: Sequence[int]) -> S
     return tuple(inner[axes.index(axis)] for axis in range(len(axes)))
 
 
-def is_large(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-    """Whether the memory of such a result is recycled."""
-    return math.prod(shape) * dtype.itemsize >= LARGE
+def large_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Callable[[], Array] | None:
+    """What makes such a result, if its memory is recycled: short kernels wait for every function on the way."""
+    if not _is_large(shape, dtype):
+        return None
+    if axes != tuple(range(len(shape))):
+        return partial(empty_result, shape, dtype, axes)
+    from tilewright.runtime.memory import aligned_empty
+
+    return partial(aligned_empty, shape, dtype, "the result")
 
 
 def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
@@ -120,11 +127,15 @@ def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, 
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    if not is_large(shape, dtype):
+    if not _is_large(shape, dtype):
         return np.empty(shape, dtype)
     from tilewright.runtime.memory import aligned_empty
 
     return aligned_empty(shape, dtype, "the result")
+
+
+def _is_large(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
+    return math.prod(shape) * dtype.itemsize >= LARGE
 
 
 def overlap(left: Array, right: Array) -> bool:

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tilewright.frontend.contraction_stored import stored_contraction
-from tilewright.frontend.einsum_arrays import Array, can_exist, empty_result, fresh_strides, is_large, row_major_strides
+from tilewright.frontend.einsum_arrays import (
+    Array,
+    can_exist,
+    empty_result,
+    fresh_strides,
+    large_result,
+    row_major_strides,
+)
 from tilewright.frontend.einsum_layout import PlainView, Signature, output_axes, overlaps_itself
 from tilewright.frontend.einsum_options import EinsumOptions, check_options, epilogue_of, extra_labels_of, size_tiles
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels, ParsedEinsum, ResolvedEinsum, resolve
@@ -323,7 +330,7 @@ def _quick_calls(bound: BoundEinsum) -> QuickCalls | None:
     shape, dtype, axes = bound.shape, bound.dtype, bound.axes
     if 0 in shape or not hasattr(bound.executable, "flat_plan"):
         return None
-    large = partial(empty_result, shape, dtype, axes) if is_large(shape, dtype) else None
+    large = large_result(shape, dtype, axes)
     points = math.prod(bound.resolved.sizes)
     return QuickCalls(bound.flat_plan, fresh_strides(shape, dtype.itemsize, axes), points, large)
 

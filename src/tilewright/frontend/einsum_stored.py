@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, large_result
 from tilewright.frontend.einsum_quick import QuickCalls, with_first
 from tilewright.runtime.cache import default_disk_cache
 from tilewright.runtime.environment import is_on
@@ -53,7 +52,7 @@ class StoredEinsum:
         self.shape, self.axes = tuple(map(int, facts["shape"])), tuple(map(int, facts["axes"]))
         self.dtype: np.dtype[Any] = np.dtype(np.dtype(str(facts["dtype"])).type)
         strides = fresh_strides(self.shape, self.dtype.itemsize, self.axes)
-        large = partial(empty_result, self.shape, self.dtype, self.axes) if is_large(self.shape, self.dtype) else None
+        large = large_result(self.shape, self.dtype, self.axes)
         self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]), large)
         self.calls = int(facts.get("calls", 0))  # after which it is worth kernels of its own (`einsum_hurried`)
         self._plan = plan

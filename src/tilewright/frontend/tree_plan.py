@@ -6,12 +6,11 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, is_large, overlap
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, large_result, overlap
 from tilewright.frontend.einsum_bind import executable_of
 from tilewright.frontend.einsum_layout import overlaps_itself, signature_of
 from tilewright.frontend.einsum_parse import Labels
@@ -227,8 +226,7 @@ class TreePlan:
         if not hasattr(self.main.executable, "flat_plan") or self.memory.pieces or 0 in self.shape or too_much:
             return self
         strides = fresh_strides(self.shape, dtype.bytes, self.axes)
-        is_recycled = is_large(self.shape, dtype.numpy)
-        large = partial(empty_result, self.shape, dtype.numpy, self.axes) if is_recycled else None
+        large = large_result(self.shape, dtype.numpy, self.axes)
         return replace(self, quick=QuickCalls(self.flat_plan, strides, self.flops, large))
 
     def _sliced(self, arrays: Sequence[Array], out: Array | None) -> Any:
