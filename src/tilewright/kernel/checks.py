@@ -150,7 +150,7 @@ def bank_degree(addresses: Addresses, width: int) -> int:
                 for word in range(address // WORD_BYTES, (address + piece - 1) // WORD_BYTES + 1)
             }
             banks = np.bincount([word % BANKS for word in words], minlength=BANKS)
-            worst = max(worst, int(banks.max()))
+            worst = max(worst, *banks.tolist())
     return worst
 
 

@@ -250,5 +250,5 @@ def conflict_degree(addresses: Addresses, element_bytes: int, together: int = 1)
     for start in range(0, len(addresses), group):
         first = np.unique(addresses[start : start + group] * element_bytes // BANK_BYTES)
         touched = np.unique(first[:, None] + np.arange(words)) % BANKS
-        worst = max(worst, int(np.bincount(touched, minlength=BANKS).max()))
+        worst = max(worst, *np.bincount(touched, minlength=BANKS).tolist())
     return worst
