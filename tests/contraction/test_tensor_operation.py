@@ -255,6 +255,15 @@ def test_in_place_where_the_strides_agree():
         turned(x, None, x)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_transpose_takes_its_dimensions_in_either_order(turned):
+    """Both have unit stride in an input that overlaps itself."""
+    dims = [("C", "prim", 6, 1, 0, 1), ("C", "prim", 5, 1, 0, 6)]
+    run = operation(dims[::-1] if turned else dims, main="transpose").compile("cpu")
+    x, y = np.arange(10, dtype=np.float32), np.empty((5, 6), np.float32)
+    assert np.array_equal(run(x, None, y), np.add.outer(np.arange(5), np.arange(6)))
+
+
 def test_an_unplaced_operation_is_not_compiled():
     unplaced = operation([(kind, "seq", *rest) for kind, _, *rest in MATMUL])
     with pytest.raises(ValueError, match=r"optimise\(\) finds primitive dimensions"):

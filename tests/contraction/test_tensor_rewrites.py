@@ -195,6 +195,21 @@ def test_identification_prefers_unit_strides():
     assert [d.size for d in identify(straight).dimensions] == [4, 5, 6]
 
 
+def test_an_unplaced_transpose_is_turned_where_it_can_be_and_else_copied():
+    def placed(*dimensions):
+        dims = [TensorDimension("C", "seq", size, source, 0, target) for size, source, target in dimensions]
+        operation = TensorOperation("f32", "transpose", dims)
+        for one in (operation.optimise(), operation.optimise(1, 4)):
+            check(one, one.compile("cpu"))
+        return identify(operation).main.value
+
+    assert placed((8, 2, 1), (6, 3, 8)) == "copy"  # no unit stride in the input
+    assert placed((8, 6, 1), (6, 1, 8)) == "transpose"
+    assert placed((8, 3, 1), (6, 1, 40), (5, 1, 8)) == "transpose"  # either of two may be turned
+    assert placed((8, 1, 1), (6, 10, 8)) == "copy"  # one dimension has both
+    assert placed((9, 1, 1)) == "copy"  # a single dimension
+
+
 def test_only_what_is_one_in_memory_is_fused():
     one, two = TensorDimension("M", "seq", 4, 1, 0, 1), TensorDimension("M", "seq", 3, 4, 0, 4)
     for other, fits in (

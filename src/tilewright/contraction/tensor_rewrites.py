@@ -260,6 +260,7 @@ def identify(operation: TensorOperation) -> TensorOperation | None:
     """Choose the primitive dimensions among the seq dimensions of an unplaced operation [S1 5.5.1].
 
     Unary: the one with unit stride in the input, and that with unit stride in the output, or else the next smallest.
+    A transpose for which there are no such two becomes a copy, which takes any strides.
     Binary: of either kind, M and N, the one with the smallest strides. Ternary: M with unit stride in in0 and out, N
     with the smallest strides, K with unit stride in in1, and for a brgemm a second K; where no stride is 1, the
     smallest. `contraction` becomes brgemm if there is a second K, and gemm if not.
@@ -273,7 +274,10 @@ def identify(operation: TensorOperation) -> TensorOperation | None:
     elif main.family == "binary":
         picked = (_smallest(rest, kind, "out", "in0", "in1") for kind in (Kind.N, Kind.M))
         chosen = [one for one in picked if one is not None]
+    elif main is Primitive.TRANSPOSE and (crossing := _identify_crossing(rest)) is not None:
+        chosen = crossing
     else:
+        main = Primitive.COPY if main is Primitive.TRANSPOSE else main
         chosen = _identify_unary(rest, main)
     if not chosen:
         return None
@@ -282,6 +286,12 @@ def identify(operation: TensorOperation) -> TensorOperation | None:
         others.remove(one)
     placed = [TensorDimension(one.kind, Execution.PRIM, one.size, *one.strides) for one in chosen]
     return operation.replace(main=main, dimensions=(*others, *placed))
+
+
+def _identify_crossing(seq: list[TensorDimension]) -> list[TensorDimension] | None:
+    """The largest dimension with unit stride in the input and another with unit stride in the output."""
+    pairs = [[out, in0] for in0 in seq for out in seq if in0 is not out and in0.stride_in0 == out.stride_out == 1]
+    return max(pairs, key=lambda pair: (min(one.size for one in pair), pair[1].size), default=None)
 
 
 def _identify_unary(seq: list[TensorDimension], main: Primitive) -> list[TensorDimension]:

@@ -223,8 +223,8 @@ def _primitive_dimensions(operation: TensorOperation, primitive: tuple[TensorDim
         few = "2" if main is Primitive.TRANSPOSE else "1 or 2"
         yield Broken("primitive-count", f"{main.value} needs {few} primitive dimensions, got {have}")
     elif main is Primitive.TRANSPOSE:
-        one, two = sorted(primitive, key=lambda each: each.stride_in0 != 1)
-        if one.stride_in0 != 1 or two.stride_out != 1:
+        one, two = primitive
+        if not (one.stride_in0 == two.stride_out == 1 or two.stride_in0 == one.stride_out == 1):
             yield Broken(
                 "transpose-strides",
                 f"one of ({one}) and ({two}) must have unit stride in in0 and the other in out; a copy takes any",
