@@ -76,6 +76,20 @@ def test_a_tree_plan_is_planned_anew():
     assert (again(a, b, c) == made(a, b, c)).all()
 
 
+def test_a_compiled_tensor_operation_is_compiled_anew():
+    lists = ("MNK", ["seq"] * 3, (4, 5, 6), (1, 0, 4), (0, 6, 1), (1, 4, 0))
+    operation = tw.TensorOperation.from_lists("f32", "contraction", *lists, "zero", "clamp", (-1, 2.5)).optimise()
+    made = operation.compile("cpu")
+    rng = np.random.default_rng(2)
+    a, b = rng.standard_normal((6, 4)).astype("f"), rng.standard_normal((5, 6)).astype("f")
+    want = made(a, b, np.empty((5, 4), "f"))
+    assert len(pickle.dumps(made)) < 2 * len(pickle.dumps(operation))  # without code
+    for again in (_again(made), _again(_again(made)), copy.copy(made), copy.deepcopy(made)):
+        assert again.operation == operation and repr(again) == repr(made)
+        assert (again(a, b, np.empty((5, 4), "f")) == want).all()
+    assert repr(made).startswith("compiled tensor operation on f32\n")
+
+
 def test_a_process_that_is_spawned_gets_programs_and_plans(tmp_path):
     script = tmp_path / "spawning.py"
     script.write_text(

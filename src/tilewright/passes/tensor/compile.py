@@ -43,7 +43,8 @@ class CompiledTensorOperation:
     """Machine code of a tensor operation: `compiled(in0, in1, out)` computes into `out` and returns it.
 
     Calls may come from several threads. `set_num_threads` bounds the threads of later calls. Where one thread does all
-    the work, repeated calls with arrays of one form are checked and made by native code (`runtime.cpu_entry`).
+    the work, repeated calls with arrays of one form are checked and made by native code (`runtime.cpu_entry`). It is
+    pickled and copied as the operation, which is compiled anew, or taken from the caches, where it is read.
 
     Attributes:
         operation: what was compiled.
@@ -74,6 +75,14 @@ class CompiledTensorOperation:
         self._in_place = tuple(
             elementwise and all(each[position] == each[2] for each in strides) for position in range(2)
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as what was asked for: no code, which another processor may not run."""
+        return compile_operation, (self.operation, "cpu")
+
+    def __repr__(self) -> str:
+        """The loop nest."""
+        return f"compiled {self.operation}"
 
     def __call__(self, in0: Array | None, in1: Array | None, out: Array) -> Array:
         """Run the operation.
