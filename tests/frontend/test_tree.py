@@ -213,3 +213,26 @@ def test_plans_check_their_arrays() -> None:
         plan(a.T, b, c)
     with pytest.raises(TypeError, match="input 0 has dtype float32, planned was f64"):
         plan(a.astype(np.float32), b, c)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (np.ones((2, 3)), r"a single array of shape \(2, 3\)"),
+        (np.float64(3), r"a single array of shape \(\)"),
+        (3, "3 of type int"),
+        (None, "None"),
+        ("ab", "'ab'"),
+        ({0: np.ones(3)}, r"\{.*of type dict"),
+        ({1, 2}, r"\{.*of type set"),
+    ],
+)
+def test_inputs_that_are_in_no_list(given: Any, told: str) -> None:
+    with pytest.raises(TypeError, match="einsum_tree: arrays must be a list of the inputs, .*; it is " + told):
+        tw.einsum_tree("[i],[i]->[i]", None, given)
+
+
+def test_inputs_of_a_generator_again_and_again() -> None:
+    for _ in range(5):  # short cuts do not use it up
+        found = tw.einsum_tree("[i],[i]->[i]", None, (np.full(3, value) for value in (2.0, 3.0)))
+        assert found.tolist() == [6.0, 6.0, 6.0]

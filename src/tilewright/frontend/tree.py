@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,8 +53,9 @@ def einsum_tree(
             two operands, each of them `[indices]` of an input or an inner node in brackets. Indices are numbers or
             names. `r` after a node's indices applies a ReLU.
         sizes: the size of each index, a mapping or (entry i for index i) a sequence; None takes them from the arrays.
-        arrays: the inputs, from left to right.
-        out: an array for the result, which is returned.
+        arrays: the inputs, from left to right, in a list or tuple.
+        out: an array for the result, which is returned. One of foreign byte order is filled from a new array, which
+            then counts as the result.
         dtype: the type to compute in (default: `numpy.result_type` of the inputs). f16 and bf16 are carried in f32
             through all steps and rounded once.
         target: the device: "cpu", "opencl", "cuda:1", a `Device`; default the variable TILEWRIGHT_TARGET, or the CPU.
@@ -67,8 +68,8 @@ def einsum_tree(
     Raises:
         TreeError: for a tree or sizes that are wrong; a ValueError.
         ValueError: for arrays that do not fit the tree, naming input and sizes.
-        TypeError: for dtypes that are not supported.
-        MemoryError: if the limit cannot be met; it says the least that could.
+        TypeError: for dtypes that are not supported, and inputs that are in no list.
+        MemoryError: if the limit cannot be met; it says the least that could. If the host has too little memory.
 
     Example:
         >>> import numpy as np
@@ -76,6 +77,9 @@ def einsum_tree(
         >>> einsum_tree("[b,i],[i,o]->[b,o]r", None, [x, w]).tolist()
         [[2.0, 0.0]]
     """
+    if type(arrays) is not list and type(arrays) is not tuple:
+        _hashable(sizes)  # arrays that are given as to `einsum` are told of at the first one
+        arrays = _listed(arrays)
     place = read_environment(_TARGET) if target is None else target
     form = None if out is None else getattr(out, "strides", None)  # in whose order the result is computed
     recent: Hashable = (tree, tuple(sizes) if type(sizes) is list else sizes, form, dtype, place, memory_limit)
@@ -180,6 +184,16 @@ def make_plan(*given: Any, **options: Any) -> TreePlan:
     """`tree_plan.make_plan`, which is imported when a tree is planned."""
     plan: TreePlan = imported("tilewright.frontend.tree_plan").make_plan(*given, **options)
     return plan
+
+
+def _listed(arrays: Any) -> Sequence[Any]:
+    """The inputs of what is neither a list nor a tuple. A single array is none of them, nor its rows the inputs."""
+    single = hasattr(arrays, "__array__") or hasattr(arrays, "__dlpack__")
+    if single or isinstance(arrays, str | bytes | Mapping | Set) or not isinstance(arrays, Iterable):
+        shape = getattr(arrays, "shape", None)
+        told = _value_text(arrays) if shape is None else f"a single array of shape {tuple(shape)}"
+        raise TypeError(f"einsum_tree: arrays must be a list of the inputs, from left to right; it is {told}")
+    return tuple(arrays)
 
 
 def _value_text(value: Any) -> str:
