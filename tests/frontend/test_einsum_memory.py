@@ -123,6 +123,20 @@ def test_an_out_of_a_wider_dtype_is_computed_in(limit: int | None) -> None:
     np.testing.assert_array_equal(out, np.full((3, 3), 40000))
 
 
+@pytest.mark.parametrize("limit", [None, 10**6, 100])
+@pytest.mark.parametrize("text", ["ij,jk,kl->il", "ij,jk,kl->li", "ij,jk,kl->"])
+def test_an_out_of_foreign_byte_order(text: str, limit: int | None) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.integers(-9, 9, shape).astype(float) for shape in ((2, 3), (3, 7), (7, 4))]
+    want = np.einsum(text, *arrays)
+    for _ in range(3):
+        out = np.full(want.shape, np.nan, ">f8")
+        assert tw.einsum(text, *arrays, out=out, memory_limit=limit) is out
+        np.testing.assert_array_equal(out, want)
+    with pytest.raises(TypeError, match="may not be cast to out's dtype >f8 by the rule 'no'"):
+        tw.einsum(text, *arrays, out=out, memory_limit=limit, casting="no")
+
+
 @pytest.mark.parametrize("text", ["ij->ji", "ij->ij", "ii->i", "kij,->jki"])
 @pytest.mark.parametrize("order", [None, "K", "A", "F", "C"])
 def test_views_are_views_and_take_no_memory(text: str, order: str | None) -> None:

@@ -215,6 +215,63 @@ def test_plans_check_their_arrays() -> None:
         plan(a.astype(np.float32), b, c)
 
 
+CHAIN = "[[i,j],[j,k]->[i,k]],[k,l]->[i,l]"
+
+
+@pytest.mark.parametrize("limit", [None, 200, 100])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_an_out_of_foreign_byte_order(limit: int | None, order: Any) -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.integers(-9, 9, shape).astype(float) for shape in ((2, 3), (3, 7), (7, 4)))
+    for _ in range(3):
+        out = np.full((2, 4), np.nan, ">f8", order=order)
+        assert tw.einsum_tree(CHAIN, None, [a, b, c], out=out, memory_limit=limit) is out
+        np.testing.assert_array_equal(out, a @ b @ c)
+    least = 7 * 8 + 2 * 4 * 8  # a row of a b, and the result, which is made before it is copied
+    with pytest.raises(MemoryError, match="the least"):
+        tw.einsum_tree(CHAIN, None, [a, b, c], out=out, memory_limit=64)
+    assert tw.plan_tree(CHAIN, {"i": 2, "j": 3, "k": 7, "l": 4}, memory_limit=least)(a, b, c, out=out) is out
+    with pytest.raises(TypeError, match="out has dtype >f4, the result has float64"):
+        tw.einsum_tree(CHAIN, None, [a, b, c], out=np.empty((2, 4), ">f4"))
+    number = np.empty((), ">f8")
+    assert tw.einsum_tree("[i]->[]", None, [a[0]], out=number) is number and number == a[0].sum()
+
+
+@pytest.mark.parametrize(
+    ("tree", "sizes", "limit", "which"),
+    [
+        (CHAIN, (2**40, 2**40, 2, 2), None, r"input 0 \[i,j\] of f64 .* \(1099511627776, 1099511627776\)"),
+        (CHAIN, (2**33, 2, 2**33, 2), None, r"the intermediate \[i,k\] of f64 .* \(8589934592, 8589934592\)"),
+        (CHAIN, (2**60, 2, 2, 2**2), 10**9, r"input 0 \[i,j\] .* \(1152921504606846976, 2\)"),
+        ("[i,j],[k,l]->[i,l]", (2**31, 2, 2, 2**31), 10**9, r"the result \[i,l\] .* \(2147483648, 2147483648\)"),
+    ],
+)
+def test_shapes_that_no_array_can_have(tree: str, sizes: tuple[int, ...], limit: int | None, which: str) -> None:
+    with pytest.raises(TreeError, match=which + ", which no array can have: its bytes do not fit 64 bits"):
+        tw.plan_tree(tree, dict(zip("ijkl", sizes, strict=True)), memory_limit=limit)
+
+
+def test_slices_need_no_array_for_the_whole_intermediate() -> None:
+    sizes = {"i": 2**33, "j": 2, "k": 2**33, "l": 2}
+    assert tw.plan_tree(CHAIN, sizes, memory_limit=2**40).slices > 1
+    with pytest.raises(MemoryError, match="the least that slices"):
+        tw.plan_tree(CHAIN, sizes, memory_limit=2**20)
+
+
+def test_a_too_large_intermediate_is_told_by_its_indices() -> None:
+    size = 1 << 22
+    rows = np.zeros((size, 2))
+    tree = "[[i,a],[j,a]->[i,j]r],[j,k]->[i,k]"
+    plan = tw.plan_tree(tree, {"i": size, "j": size, "a": 2, "k": 2}, target="cpu")
+    for call in (lambda: plan(rows, rows, rows), lambda: tw.einsum_tree(tree, None, [rows] * 3, target="cpu")):
+        with pytest.raises(MemoryError) as refused:
+            call()
+        assert str(refused.value).startswith(
+            f"tree {tree} needs {plan.peak_bytes} bytes (128.0 TiB) at its peak, but the host has "
+        )
+        assert f"the largest array is [i,j] of shape ({size}, {size}). With a memory_limit" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

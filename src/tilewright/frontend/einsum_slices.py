@@ -111,7 +111,7 @@ def _checked_dtype(
     check_result(text, resolved.output_shape, met, form)
     if out is not None and form is not None:
         check_stored(text, met, form.dtype, options.casting)
-        if form.dtype != met:
+        if form.dtype.newbyteorder("=") != met:
             raise ValueError(
                 f"einsum {text!r}: memory_limit does not go with an out of dtype {form.dtype}, for the result is "
                 f"computed in {met}; give out that dtype, or compute in another (dtype=)"

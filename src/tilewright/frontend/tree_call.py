@@ -75,7 +75,8 @@ def of_arrays(
     fits = out is not None and out.shape == tuple(resolved.sizes[label] for label in resolved.output)
     order = memory_order(out, resolved.output) if out is not None and fits else None
     asked = resolved, elements, orders, computed, device_for(target)
-    return asked, {"output_order": order, "given": out is not None, "limit": check_limit(memory_limit)}
+    given = out is not None and out.dtype.isnative  # else the result is made, and then copied
+    return asked, {"output_order": order, "given": given, "limit": check_limit(memory_limit)}
 
 
 def _node(tree: str | Node) -> Node:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, large_result, overlap
+from tilewright.frontend.einsum_arrays import Array, can_exist, empty_result, fresh_strides, large_result, overlap
 from tilewright.frontend.einsum_bind import executable_of
 from tilewright.frontend.einsum_layout import overlaps_itself, signature_of
 from tilewright.frontend.einsum_parse import Labels
@@ -18,9 +18,10 @@ from tilewright.frontend.einsum_quick import QuickCalls
 from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.frontend.tree_layout import choose_orders
 from tilewright.frontend.tree_memory import MemoryPlan, Schedule, Widths, plan_memory
+from tilewright.frontend.tree_parse import TreeError
 from tilewright.frontend.tree_program import operands_of, tree_program
 from tilewright.frontend.tree_steps import ResolvedTree
-from tilewright.frontend.tree_text import describe
+from tilewright.frontend.tree_text import describe, too_large
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import ScalarType, compute_type
@@ -91,7 +92,8 @@ class TreePlan:
 
         Raises:
             ValueError: for another number of arrays or another shape, and an `out` that cannot be written to.
-            TypeError: for another dtype.
+            TypeError: for another dtype; `out` may be of foreign byte order.
+            MemoryError: if the host has too little memory.
         """
         if self.quick is not None:
             for entry in self.quick.entries:
@@ -106,9 +108,11 @@ class TreePlan:
         shape = self.shape
         if 0 in shape:
             return np.empty(shape, self.dtype.numpy) if out is None else out
-        if not self.memory.pieces:
-            return self._whole(arrays, out)
-        return self._sliced(arrays, out)
+        run = self._sliced if self.memory.pieces else self._whole
+        if out is None or out.dtype.isnative:
+            return run(arrays, out)
+        out[...] = run(arrays, None)
+        return out
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -159,7 +163,7 @@ class TreePlan:
             raise TypeError(f"{text} must be a NumPy array, not {value_text(out)}")
         if out.shape != self.shape:
             raise ValueError(f"{text} has shape {out.shape}, the result has {self.shape}")
-        if out.dtype != self.dtype.numpy:
+        if out.dtype.newbyteorder("=") != self.dtype.numpy:
             raise TypeError(f"{text} has dtype {out.dtype}, the result has {self.dtype.numpy}")
         if not out.flags.writeable:
             raise ValueError(f"{text} is read-only")
@@ -171,6 +175,15 @@ class TreePlan:
 
     # --- running
 
+    def _run(self, part: CompiledPart, arrays: Sequence[Array], **out: Array) -> Any:
+        """A part's result. A program knows its intermediates by names of its own; the plan, by their indices."""
+        try:
+            return part.executable(*arrays, **out)
+        except MemoryError as error:
+            if type(error) is not MemoryError:  # of a device, which has its own
+                raise
+            raise MemoryError(too_large(self.resolved, self.memory, self.orders, error)) from error
+
     def _in_memory_order(self, out: Array) -> Array:
         """The view of a result with the dimensions in the order in which the program writes them."""
         return out.transpose(self.axes)
@@ -178,7 +191,7 @@ class TreePlan:
     def _whole(self, arrays: Sequence[Array], out: Array | None) -> Any:
         given = [arrays[one] for one in self.main.operands]
         if not self.shape:
-            value = self.main.executable(*given)
+            value = self._run(self.main, given)
             if self.quick is not None:
                 self.quick.learn(given, None, np.empty((), self.dtype.numpy))
             if out is None:
@@ -186,10 +199,10 @@ class TreePlan:
             out[...] = value
             return out
         if out is None and self.quick is None:  # the result is made last
-            made = self.main.executable(*given)
+            made = self._run(self.main, given)
             return made.transpose([self.axes.index(axis) for axis in range(made.ndim)])
         result = out if out is not None else empty_result(self.shape, self.dtype.numpy, self.axes)
-        self.main.executable(*given, out=self._in_memory_order(result))
+        self._run(self.main, given, out=self._in_memory_order(result))
         if self.quick is not None:
             self.quick.learn(given, result)
         return result
@@ -232,7 +245,7 @@ class TreePlan:
     def _sliced(self, arrays: Sequence[Array], out: Array | None) -> Any:
         values: dict[int, Any] = dict(enumerate(arrays))
         for part in self.first:
-            values[part.value] = part.executable(*(values[one] for one in part.operands))
+            values[part.value] = self._run(part, [values[one] for one in part.operands])
         result = out if out is not None else aligned_empty(self.shape, self.dtype.numpy, f"tree {self.resolved.tree}")
         if self.memory.accumulates:
             self._add_slices(values, result)
@@ -240,7 +253,7 @@ class TreePlan:
             target = self._in_memory_order(result)
             for piece in self._slices():
                 place = target[self._index(self.resolved.root, piece)]
-                self.main.executable(*self._views(values, piece), out=place)
+                self._run(self.main, self._views(values, piece), out=place)
         return result if self.shape or out is not None else result[()]
 
     def _add_slices(self, values: Mapping[int, Any], result: Array) -> None:
@@ -249,7 +262,7 @@ class TreePlan:
         total[...] = 0
         target = self._in_memory_order(total) if self.shape else total
         for piece in self._slices():
-            part = self.main.executable(*self._views(values, piece))
+            part = self._run(self.main, self._views(values, piece))
             place = target[self._index(self.resolved.root, piece)] if self.shape else total
             np.add(place, part, out=place)
         if total is not result:
@@ -297,13 +310,17 @@ def make_plan(
 
     Raises:
         MemoryError: if the limit cannot be met.
+        TreeError: for an input, a result or (in slices, where there are some) an intermediate that no array can hold.
         TypeError: if an activation is not defined on the type.
     """
     inner = compute_type(dtype)
     widths = Widths(inner.bytes, dtype.bytes, given)
+    _check_arrays(tree, inputs, dtype)
     memory = plan_memory(tree, widths, limit)
     pieces = dict(memory.pieces)
     sizes = tuple(pieces.get(label, extent) for label, extent in enumerate(tree.sizes))
+    for step in tree.steps[:-1]:
+        _check_shape(tree, "the intermediate", step.output, sizes, inner)
     chosen = choose_orders(tree, input_orders, output_order or tree.output, sizes, inner.bytes)
     orders = (*tree.inputs, *chosen)
     stored = inner if memory.accumulates else dtype
@@ -319,6 +336,22 @@ def make_plan(
     main = part(memory.main, stored)
     plan = TreePlan(tree, memory, orders, tuple(inputs), dtype, device, first, main, made_from)
     return plan.with_short_cuts(given, limit)
+
+
+def _check_arrays(tree: ResolvedTree, inputs: Sequence[ScalarType], dtype: ScalarType) -> None:
+    for number, (labels, element) in enumerate(zip(tree.inputs, inputs, strict=True)):
+        _check_shape(tree, f"input {number}", labels, tree.sizes, element)
+    _check_shape(tree, "the result", tree.output, tree.sizes, dtype)
+
+
+def _check_shape(tree: ResolvedTree, what: str, labels: Labels, sizes: Sequence[int], element: ScalarType) -> None:
+    """Refuse an array of which not even the shape can exist; a TreeError with its name and shape."""
+    shape = tuple(sizes[label] for label in labels)
+    if not can_exist(shape, element.bytes):
+        raise TreeError(
+            f"tree {tree.tree}: {what} {tree.text(labels)} of {element} would have the shape {shape}, which no array "
+            "can have: its bytes do not fit 64 bits"
+        )
 
 
 def _made(

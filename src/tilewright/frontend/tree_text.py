@@ -10,7 +10,7 @@ from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.tree_memory import MemoryPlan
 from tilewright.frontend.tree_steps import ResolvedTree, TreeStep
 from tilewright.ir.scalars import ScalarType
-from tilewright.runtime.memory import format_bytes
+from tilewright.runtime.memory import available_host_bytes, format_bytes
 
 
 def describe(tree: ResolvedTree, memory: MemoryPlan, orders: Sequence[Labels], dtype: ScalarType, device: str) -> str:
@@ -35,6 +35,23 @@ def describe(tree: ResolvedTree, memory: MemoryPlan, orders: Sequence[Labels], d
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join(lines)
+
+
+def too_large(tree: ResolvedTree, memory: MemoryPlan, orders: Sequence[Labels], error: MemoryError) -> str:
+    """What is told of a tree for whose arrays the host has too little memory, by an error that names no indices."""
+    available = available_host_bytes()
+    if memory.peak <= available:  # something else took the memory
+        return f"tree {tree.tree}: {error}"
+    pieces = dict(memory.pieces)
+    sizes = tuple(pieces.get(label, extent) for label, extent in enumerate(tree.sizes))
+    computed = [value for _, schedule in memory.first for value in schedule.order] + list(memory.main.order)
+    largest = max(computed, key=lambda value: tree.volume(orders[value], sizes))
+    shape = tuple(sizes[label] for label in orders[largest])
+    return (
+        f"tree {tree.tree} needs {format_bytes(memory.peak)} at its peak, but the host has {format_bytes(available)} "
+        f"available; the largest array{' of a slice' * bool(pieces)} is {tree.text(orders[largest])} of shape {shape}. "
+        f"With a {'lower ' * bool(pieces)}memory_limit it is computed in slices"
+    )
 
 
 def _add_rows(
