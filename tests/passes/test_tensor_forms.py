@@ -330,3 +330,21 @@ def test_a_compiled_operation_explains_itself():
     assert "for K has stride 50000 in in0" in text
     turned = [TensorDimension("C", "prim", 64, 64, 0, 1), TensorDimension("C", "prim", 64, 1, 0, 64)]
     assert "turned in registers" in TensorOperation("f32", "transpose", turned).compile("cpu").explain()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("main", "last"), [("exp", "none"), ("sub", "exp")])
+def test_exponentials_of_a_long_row_have_the_same_bits_wherever_it_lies(dtype, main, last):
+    """What lies before and behind the whole vectors, and so is computed one by one, depends on the output's address."""
+    kind, second = ("C", 0) if main == "exp" else ("M", 1)
+    run = TensorOperation(dtype, main, (TensorDimension(kind, "prim", 1203, 1, second, 1),), "none", last).compile(
+        "cpu"
+    )
+    element = np.dtype(np.float32 if dtype == "f32" else np.float64)
+    room = np.empty(1203 + 16, element)
+    nothing = np.zeros(1203, element) if second else None
+    for number, value in enumerate(np.random.default_rng(0).uniform(-9, 9, 60)):
+        out = room[number % 16 :][:1203]
+        run(np.full(1203, value, element), nothing, out)
+        assert (out == out[0]).all()
+        np.testing.assert_allclose(out[0], np.exp(element.type(value)), rtol=4 * np.finfo(element).eps)

@@ -138,12 +138,12 @@ class ElementwiseWriter:
         head = self._until_aligned(bases["out"])
         steps = operation("floordiv", operation("sub", integer(size), head), integer(step))
         stop = w.emit.let(add(head, multiply(steps, integer(step))), "stop")
-        w.loop("i", integer(0), head, lambda i: self._piece(bases, i, 1))
+        w.loop("i", integer(0), head, lambda i: self._single(bases, i))
         w.loop("i", head, stop, lambda i: self._unrolled(bases, i, True), step=step)
         rest = operation("floordiv", operation("sub", integer(size), stop), integer(lanes))
         end = w.emit.let(add(stop, multiply(rest, integer(lanes))), "end")
         w.loop("i", stop, end, lambda i: self._piece(bases, i, lanes), step=lanes)
-        w.loop("i", end, integer(size), lambda i: self._piece(bases, i, 1))
+        w.loop("i", end, integer(size), lambda i: self._single(bases, i))
 
     def _until_aligned(self, at: Expression) -> Expression:
         """How many elements of the output, from `at` on, lie before a multiple of a vector's size."""
@@ -165,12 +165,25 @@ class ElementwiseWriter:
         at = add(bases["out"], multiply(i, self.along.out))
         self.w.emit.emit(Store(self.w.buffers["out"], at, value))
 
-    def _value(self, bases: dict[str, Expression], i: Expression, lanes: int) -> Expression:
+    def _single(self, bases: dict[str, Expression], i: Expression) -> None:
+        """An element of a long row that is in no vector. Which ones are depends on where the output lies, and the bits
+        of a result must not: exponentials, which scalars round otherwise than vectors, are then those of a vector.
+        """
+        operation_ = self.w.operation
+        if Primitive.EXP not in (operation_.main, operation_.last_touch):
+            self._piece(bases, i, 1)
+            return
+        value = self._value(bases, i, self.lanes, spread=True)
+        at = add(bases["out"], multiply(i, self.along.out))
+        self.w.emit.emit(Store(self.w.buffers["out"], at, kernel.Lane(value, 0, self.w.real)))
+
+    def _value(self, bases: dict[str, Expression], i: Expression, lanes: int, spread: bool = False) -> Expression:
+        """The result at `i` and the lanes behind; with `spread` that at `i` in all lanes."""
         values: list[Expression] = []
         for one in self.inputs:
             along = self.along.of(one.array)
             at = add(bases[one.array], multiply(i, along))
-            values.append(self._load(one.array, at, lanes, one.form == "constant"))
+            values.append(self._load(one.array, at, lanes, spread or one.form == "constant"))
         return self._element(values or [self._zero(lanes)])
 
     def _zero(self, lanes: int) -> Expression:
