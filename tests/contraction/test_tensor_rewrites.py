@@ -160,6 +160,12 @@ def test_a_split_keeps_its_bounds(size, largest, smallest, kind):
     assert any(inner % multiple == 0 for multiple in MULTIPLES[kind])
 
 
+def test_a_split_of_a_very_large_dimension_is_found_at_once():
+    assert split_size(2**31 - 1, 2**30) is None  # a prime
+    assert split_size(2**40, 2**39, 1, (16,)) == (2, 2**39)
+    assert split_size(2**59 + 1, 1024, 16, (1,)) is None
+
+
 def test_no_contracted_dimension_is_shared():
     product = TensorOperation.from_lists("f32", "contraction", "KMNK", ["seq"] * 4, (9, 64, 64, 64),
                                          (4096, 1, 0, 64), (4096, 0, 64, 1), (0, 1, 64, 0))  # fmt: skip

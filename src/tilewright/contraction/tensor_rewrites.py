@@ -243,17 +243,31 @@ def split_size(
         >>> split_size(1600, 1024, 1, (16, 12, 8, 2)), split_size(1600, 1024, 16, (16, 12, 8, 2))
         ((2, 800), (50, 32))
     """
+    least, most = max(2, min_kernel_size), min(max_kernel_size, size // 2)
+    inners = range(least, most + 1) if most <= math.isqrt(size) else divisors(size)
+    fitting = [
+        (size // inner, inner)
+        for inner in inners
+        if size % inner == 0 and least <= inner <= most and size // inner >= min_kernel_size
+    ]
     for multiple in multiples:
-        pairs = [
-            (size // inner, inner)
-            for inner in range(multiple, min(max_kernel_size, size // 2) + 1, multiple)
-            if size % inner == 0 and inner >= max(2, min_kernel_size) and size // inner >= min_kernel_size
-        ]
+        pairs = [pair for pair in fitting if pair[1] % multiple == 0]
         if pairs and min_kernel_size == 1:
             return pairs[-1]
         if pairs:
             return min(pairs, key=lambda pair: (abs(math.log(pair[0] / pair[1])), -pair[1]))
     return None
+
+
+def divisors(size: int) -> list[int]:
+    """All divisors, in order.
+
+    Example:
+        >>> divisors(12)
+        [1, 2, 3, 4, 6, 12]
+    """
+    low = [one for one in range(1, math.isqrt(size) + 1) if size % one == 0]
+    return sorted({*low, *(size // one for one in low)})
 
 
 def identify(operation: TensorOperation) -> TensorOperation | None:

@@ -23,6 +23,7 @@ from tilewright.contraction.kinds import Kind
 from tilewright.contraction.tensor_operation import Execution, Primitive, TensorDimension, TensorOperation
 from tilewright.contraction.tensor_rewrites import (
     TensorDerivation,
+    divisors,
     fuse,
     identify,
     insert_unit,
@@ -194,14 +195,3 @@ def _waste(cut: Cut, have: int, cores: int, lanes: int, contraction: bool) -> fl
         vectors += 0.3 * (first.size > inner) + 0.1 * (inner < _LONG_RUN * lanes)
         vectors += 0.1 * (bool(others) and others[0][0].size > rows < _LONG_RUN * lanes)
     return vectors * (-(-blocks // cores) * cores / blocks)
-
-
-def divisors(size: int) -> list[int]:
-    """All divisors, in order.
-
-    Example:
-        >>> divisors(12)
-        [1, 2, 3, 4, 6, 12]
-    """
-    low = [one for one in range(1, math.isqrt(size) + 1) if size % one == 0]
-    return sorted({*low, *(size // one for one in low)})
