@@ -128,6 +128,40 @@ def test_values_of_other_types():
         operation(main="cube")
     with pytest.raises(TypeError, match="TensorDimension"):
         tw.TensorOperation("f32", "gemm", MATMUL)
+    for dimensions in (None, tw.TensorDimension(*C)):
+        with pytest.raises(TypeError, match=r"the dimensions of a tensor operation are .*, not a list of TensorDim"):
+            tw.TensorOperation("f32", "relu", dimensions)
+    with pytest.raises(TypeError, match="is read from text as to_json gives it, not from None"):
+        tw.TensorOperation.from_json(None)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "kind"),
+    [(("0", "1"), ValueError), ((b"0", 1), ValueError), ((False, True), TypeError), ((0, np.True_), TypeError)],
+)
+def test_bounds_of_a_clamp_are_numbers(bounds, kind):
+    with pytest.raises(kind, match=r"the bounds of a clamp are \(.*\), not two numbers: .* is a t"):
+        operation([C], main="clamp", clamp=bounds)
+    text = operation([C], main="clamp", clamp=(0, 1)).to_json()
+    with pytest.raises(ValueError, match="not two numbers: '0' is a text"):
+        tw.TensorOperation.from_json(text.replace("[0.0, 1.0]", '["0", 1.0]'))
+
+
+def test_bounds_of_a_clamp_are_printed_with_all_digits():
+    assert "clamp(in0[c0], -2147483648, 0.1)" in str(operation([C], main="clamp", clamp=(-(2**31), 0.1)))
+    assert "clamp(in0[c0], 6, 12345678.9)" in str(operation([C], main="clamp", clamp=(6, 12345678.9)))
+
+
+def test_a_masked_array_is_refused():
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    relu = operation([C], main="relu").compile("cpu")
+    for _ in range(3):
+        with pytest.raises(TypeError, match="in0 is a masked array, whose mask would be lost"):
+            relu(np.ma.masked_array(x, mask=True), None, y)
+        with pytest.raises(TypeError, match="out is a masked array"):
+            relu(x, None, np.ma.masked_array(y, mask=True))
+        assert not y.any()
+        assert relu(x, None, np.zeros(8, np.float32)).all()
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 12)), min_size=1, max_size=4))

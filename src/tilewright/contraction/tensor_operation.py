@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tilewright.contraction.tensor_primitives import RESULTS, Execution, Primitive, TensorDimension
 from tilewright.contraction.tensor_rules import TensorOperationError, check_lengths, check_operation
@@ -78,6 +80,8 @@ class TensorOperation:
         clamp: tuple[float, float] | None = None,
     ) -> None:
         """Primitives and types may be given by their names."""
+        if isinstance(dimensions, TensorDimension) or not isinstance(dimensions, Iterable):
+            raise TypeError(f"the dimensions of a tensor operation are {dimensions!r}, not a list of TensorDimensions")
         given = tuple(dimensions)
         for number, one in enumerate(given):
             if not isinstance(one, TensorDimension):
@@ -240,9 +244,13 @@ class TensorOperation:
 
         Raises:
             ValueError: if the text is not JSON or lacks a field or has one too many.
+            TypeError: if it is no text, or a field has no value of its type.
             TensorOperationError: if the operation breaks a rule.
         """
         import json
+
+        if not isinstance(text, str | bytes | bytearray):
+            raise TypeError(f"a tensor operation is read from text as to_json gives it, not from {text!r}")
 
         try:
             found = json.loads(text)
@@ -280,6 +288,11 @@ def _bounds(clamp: tuple[float, float]) -> tuple[float, float]:
     """The bounds of a clamp as floats; a ValueError or TypeError if they are no two numbers."""
     try:
         lower, upper = clamp
+        for bound in (lower, upper):  # a text that float() can read is no number, nor is a truth value
+            if isinstance(bound, str | bytes):
+                raise ValueError(f"{bound!r} is a text")
+            if isinstance(bound, bool | np.bool_):
+                raise TypeError(f"{bound!r} is a truth value")
         return float(lower), float(upper)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
@@ -289,6 +302,6 @@ def _bounds(clamp: tuple[float, float]) -> tuple[float, float]:
 def _fields(value: object, names: tuple[str, ...], what: str) -> Mapping[str, Any]:
     """A JSON object with exactly these fields."""
     if not isinstance(value, dict) or set(value) != set(names):
-        got = ", ".join(map(str, value)) if isinstance(value, dict) else repr(value)
+        got = (", ".join(map(str, value)) or "none") if isinstance(value, dict) else repr(value)
         raise ValueError(f"{what} has the fields {', '.join(names)}; the text gives {got}")
     return value

@@ -91,6 +91,11 @@ def _applied(operation: TensorOperation, primitive: Primitive, value: str) -> st
         return "0"
     if primitive is Primitive.CLAMP and operation.clamp is not None:
         lower, upper = operation.clamp
-        return f"clamp({value}, {lower:g}, {upper:g})"
+        return f"clamp({value}, {_number(lower)}, {_number(upper)})"
     pattern: str = _UNARY.get(primitive, f"{primitive.value}({{}})")
     return pattern.format(value)
+
+
+def _number(bound: float) -> str:
+    """All digits of a bound, and no more: 6, -2147483648, 0.1."""
+    return repr(bound).removesuffix(".0")

@@ -180,6 +180,8 @@ class CompiledTensorOperation:
             return 0
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{name} is {type(array).__name__}; {self.operation.main.value} needs a NumPy array")
+        if hasattr(array, "mask") and hasattr(array, "filled"):
+            raise TypeError(f"{name} is a masked array, whose mask would be lost; give its .data, or .filled()")
         if array.dtype != dtype:
             raise TypeError(f"{name} has dtype {array.dtype}; the operation needs {dtype}")
         flags = array.flags
