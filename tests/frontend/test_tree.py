@@ -293,3 +293,17 @@ def test_inputs_of_a_generator_again_and_again() -> None:
     for _ in range(5):  # short cuts do not use it up
         found = tw.einsum_tree("[i],[i]->[i]", None, (np.full(3, value) for value in (2.0, 3.0)))
         assert found.tolist() == [6.0, 6.0, 6.0]
+
+
+@pytest.mark.parametrize("limit", [True, 4096.0, np.array(4096), "4096", -1])
+def test_a_limit_that_is_no_number_of_bytes_is_refused_also_after_one_that_is(limit: Any) -> None:
+    ones = np.ones((3, 3))
+    tree = "[i,j],[j,k]->[i,k]"
+    for number in (4096, np.int64(4096), 72):
+        for _ in range(3):
+            assert (tw.einsum_tree(tree, None, [ones, ones], memory_limit=number) == 3).all()
+    out = np.empty((3, 3))
+    for _ in range(3):  # with an `out`, one byte is enough
+        tw.einsum_tree(tree, None, [ones, ones], out=out, memory_limit=1)
+    with pytest.raises(ValueError, match="memory_limit must be a number of bytes, not "):
+        tw.einsum_tree(tree, None, [ones, ones], out=out, memory_limit=limit)

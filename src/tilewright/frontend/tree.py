@@ -80,6 +80,8 @@ def einsum_tree(
     if type(arrays) is not list and type(arrays) is not tuple:
         _hashable(sizes)  # arrays that are given as to `einsum` are told of at the first one
         arrays = _listed(arrays)
+    if memory_limit is not None and type(memory_limit) is not int:
+        memory_limit = _number_of_bytes(memory_limit)
     place = read_environment(_TARGET) if target is None else target
     form = None if out is None else getattr(out, "strides", None)  # in whose order the result is computed
     recent: Hashable = (tree, tuple(sizes) if type(sizes) is list else sizes, form, dtype, place, memory_limit)
@@ -184,6 +186,12 @@ def make_plan(*given: Any, **options: Any) -> TreePlan:
     """`tree_plan.make_plan`, which is imported when a tree is planned."""
     plan: TreePlan = imported("tilewright.frontend.tree_plan").make_plan(*given, **options)
     return plan
+
+
+def _number_of_bytes(limit: Any) -> int:
+    """A limit that is no plain integer: those of NumPy are; what equals one but is none finds no plan made before."""
+    checked: int = imported("tilewright.frontend.tree_call").check_limit(limit)
+    return int(checked)
 
 
 def _listed(arrays: Any) -> Sequence[Any]:
