@@ -60,7 +60,9 @@ def einsum_tree(
             through all steps and rounded once.
         target: the device: "cpu", "opencl", "cuda:1", a `Device`; default the variable TILEWRIGHT_TARGET, or the CPU.
         memory_limit: bytes that intermediates and the result (if it is not `out`) may take; where that is too little
-            for the whole, slices of some indices are computed one after another.
+            for the whole, slices of some indices are computed one after another. What a kernel keeps while it runs is
+            not counted: panels, and copies (of operands 64 MB at most, of results 256 MB) where arrays lie in very
+            different orders.
 
     Returns:
         `out`, a new row-major array, or for a result without dimensions a NumPy scalar.

@@ -2,7 +2,9 @@
 
 The peak counts what an evaluation allocates for whole arrays: intermediates from their step until their consumer has
 run, and the result; not the inputs, nor the packed panels of a running kernel (of constant size for each core), nor
-64 KiB at most that repeated calls keep until they are done where there is no limit.
+copies that a running contraction makes of arrays in which an index that all have lies elsewhere (of operands 64 MB at
+most, of results 256 MB: `passes/contractions/relaid.py`), nor 64 KiB at most that repeated calls keep until they are
+done where there is no limit.
 
 Of a node's two operands the one is computed first for which the larger of (its peak, its result beside the other's
 peak) is smaller, the rule of Sethi and Ullman (1970) for registers, here for arrays.
