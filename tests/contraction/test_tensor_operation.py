@@ -1,6 +1,7 @@
 """Tensor operations as values: the rules, the text forms, and what a call checks."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -113,6 +114,14 @@ def test_all_broken_rules_are_told():
     with pytest.raises(TensorOperationError) as error:
         operation(matmul_with(0, size=-1, stride_in1=3), last_touch="transpose")
     assert {one.rule for one in error.value.broken} == {"size-positive", "kind-strides", "primitive-supported"}
+
+
+def test_errors_come_from_other_processes_as_they_are():
+    with pytest.raises(TensorOperationError) as error:
+        operation(matmul_with(0, size=-1, stride_in1=3))
+    again = pickle.loads(pickle.dumps(error.value))
+    assert str(again) == str(error.value)
+    assert again.broken == error.value.broken
 
 
 def test_values_of_other_types():

@@ -64,6 +64,10 @@ class TensorOperationError(ValueError):
         self.broken = tuple(broken)
         super().__init__("; ".join(map(str, self.broken)))
 
+    def __reduce__(self) -> tuple[type[TensorOperationError], tuple[tuple[Broken, ...]]]:
+        """Pickled with the rules, from which the message is made again."""
+        return type(self), (self.broken,)
+
 
 def check_operation(operation: TensorOperation) -> None:
     """Check every rule that does not need the arrays.
