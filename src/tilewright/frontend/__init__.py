@@ -15,7 +15,7 @@ torch     torch_tensors.py, torch_operator.py (gradients), torch_compiler.py
 programs  program.py with program_options.py, program_arguments.py, program_compiled.py, program_quick.py (short cuts),
           program_tiles.py (tuned tile sizes) and program_pickle.py; program_trace.py runs a function on the proxies of
           program_tracing.py, array_proxy.py and scalar_tracing.py (scalar_constants.py, scalar_integers.py,
-          scalar_powers.py)
+          scalar_powers.py, decided_truth.py)
 names     array_functions.py with array_arguments.py, fold_functions.py, control_functions.py, scalar_functions.py,
           annotations.py, named_types.py, new_arrays.py; what NumPy's functions are on proxies: numpy_functions.py,
           numpy_ufuncs.py, axis_functions.py, shape_functions.py, matrix_products.py, gather_functions.py,

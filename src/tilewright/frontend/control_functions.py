@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.decided_truth import plain
 from tilewright.frontend.program_tracing import (
     Tracer,
     as_element,
@@ -57,6 +58,7 @@ def cond(condition: Any, then: Any, otherwise: Any) -> Any:
         [0.5, 0.5]
     """
     tracer = current("cond")
+    condition = plain(condition)
     if isinstance(condition, bool | np.bool_):
         return _branch(then) if condition else _branch(otherwise)
     if not isinstance(condition, ScalarProxy) or condition.scalar != BOOL:
@@ -128,7 +130,9 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
     Args:
         count: how often: a number, `x.shape[0]`, an integer scalar. A function makes this a `while_loop`.
         initial: a value or a tuple of values. Plain numbers take the type that the body gives them.
-        body: a function of the index and the carried values, that gives the new ones.
+        body: a function of the index and the carried values, that gives the new ones. The index takes the type of
+            what it meets, as the numbers of Python's `range` do in NumPy: of elements of f32 `i * x` is of f32, and of
+            bytes it wraps around. Where it is to be an i64 as such, or a float, say so: `i.astype(tw.f64) / 3`.
 
     Returns:
         The last carried values, one or a tuple as `initial` is.
@@ -143,6 +147,11 @@ def loop(count: Any, initial: Any, body: Callable[..., Any]) -> Any:
         ...     return tw.loop(n, (0, 1), lambda i, a, b: (b, a + b))[0]
         >>> print(fibonacci(10))
         55
+        >>> @tw.program
+        ... def ramp(start: tw.f32):
+        ...     return tw.loop(4, start, lambda i, x: x + i / 2)
+        >>> print(ramp(1.0), ramp(1.0).dtype)
+        4.0 float32
     """
     if callable(count):
         return while_loop(count, initial, body)
@@ -224,7 +233,7 @@ def while_loop(condition: Callable[..., Any], initial: Any, body: Callable[..., 
 def _condition(tracer: Tracer, condition: Callable[..., Any], types: Sequence[Type]) -> Lambda:
     parameters = fresh_parameters(tracer, types, parameter_names(condition))
     with tracer.scope() as statements:
-        value = condition(*(wrap(tracer, one) for one in parameters))
+        value = plain(condition(*(wrap(tracer, one) for one in parameters)))
         if isinstance(value, bool | np.bool_) or not isinstance(value, ScalarProxy) or value.scalar != BOOL:
             raise TypeError(
                 f"while_loop: the condition, {name_of(condition)}, must give a traced bool, not {describe_value(value)}"

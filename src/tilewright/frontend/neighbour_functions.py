@@ -8,6 +8,7 @@ from typing import Any
 from tilewright.frontend import array_functions, fold_functions, scalar_functions
 from tilewright.frontend.array_arguments import dimension_of
 from tilewright.frontend.array_proxy import subscript
+from tilewright.frontend.decided_truth import is_surely
 from tilewright.frontend.listed_arrays import operand_of
 from tilewright.frontend.program_tracing import is_array
 from tilewright.frontend.scalar_tracing import common_type
@@ -120,7 +121,7 @@ def _ramp_border(array: Any, place: int, width: Any, side: int, value: Any) -> A
 def _mirrored_border(array: Any, place: int, width: Any, side: int, beside: int) -> Any:
     """Rows backwards, from the first or last on, or from the one beside it."""
     extent = array.shape[place]
-    if (extent >= width + beside) is True or (isinstance(width, int) and width == 1 and not beside):
+    if is_surely(extent >= width + beside) or (isinstance(width, int) and width == 1 and not beside):
         start = extent - width - beside if side else beside
         return array[_along(place, start, start + width)][_along(place, None, None, -1)]
     period = scalar_functions.maximum(2 * extent - 2 * beside, 1)
@@ -130,7 +131,7 @@ def _mirrored_border(array: Any, place: int, width: Any, side: int, beside: int)
 
 def _wrapped_border(array: Any, place: int, width: Any, side: int, _: Any) -> Any:
     extent = array.shape[place]
-    if (extent >= width) is True or (isinstance(width, int) and width == 1):
+    if is_surely(extent >= width) or (isinstance(width, int) and width == 1):
         return array[_along(place, 0, width)] if side else array[_along(place, extent - width, extent)]
     return array[(*(slice(None),) * place, _places(extent, width, side) % extent)]
 

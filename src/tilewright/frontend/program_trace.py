@@ -14,9 +14,14 @@ from tilewright.frontend.program_tracing import Tracer, atom_of, is_ours, tracin
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Program, Type, Variable
 from tilewright.ir.scalars import I64, ScalarType
+from tilewright.ir.sizes import size
 from tilewright.ir.verifier import IRError, verify
 
-_OF_A_PROXY = re.compile(r"\b(Array|Scalar|Index|Weak)Proxy\b")
+_PROXIES = {
+    "ArrayProxy": "traced array", "ScalarProxy": "traced scalar", "WeakProxy": "traced scalar",
+    "IndexProxy": "traced integer", "DecidedTruth": "traced bool",
+}  # fmt: skip
+_OF_A_PROXY = re.compile(rf"\b({'|'.join(_PROXIES)})\b")
 _LOCATED = (TypeError, ValueError, IndexError, OverflowError, AttributeError, ExtentError, PathError)
 
 
@@ -50,6 +55,8 @@ def trace_function(
         for extent in one.annotation.shape:
             for used in extent.names:
                 tracer.names.reserve(used)
+                if extent == size(used):
+                    tracer.extents.add(used)
     variables = [
         Variable(one.name, Type(element, one.annotation.shape)) for one, element in zip(parameters, types, strict=True)
     ]
@@ -90,6 +97,7 @@ def _located(error: Exception, name: str) -> str | None:
     if not frames or not (is_ours(frames[-1].filename) or _OF_A_PROXY.search(str(error))):
         return None
     users = [one for one in frames if not is_ours(one.filename)]
+    message = _OF_A_PROXY.sub(lambda found: _PROXIES[found.group()], str(error))  # Python says the names of classes
     if not users:
-        return f"program {name}: {error}"
-    return f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}: in program {name}: {error}"
+        return f"program {name}: {message}"
+    return f"{os.path.basename(users[-1].filename)}:{users[-1].lineno}: in program {name}: {message}"

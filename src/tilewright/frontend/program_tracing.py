@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from tilewright.frontend.decided_truth import DecidedTruth, plain
 from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import ScalarProxy, common_type, convert, foreign
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Atom, Body, Lambda, Type, Variable, atom_size
 from tilewright.ir.scalars import BOOL, C128, F64, I64, ScalarType, scalar_type_of
-from tilewright.ir.sizes import Size, exact_quotient, size, size_function
+from tilewright.ir.sizes import Size, SizeFunction, exact_quotient, size, size_function
 from tilewright.ir.traversal import bound_variables
 from tilewright.runtime.messages import value_text
 
@@ -35,6 +36,11 @@ _RING: dict[str, Callable[[Size, Size], Size]] = {"add": Size.__add__, "sub": Si
 _POLYNOMIAL = {*_RING, "neg", "min", "max", "floordiv", "mod"}
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     name: getattr(operators, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")
+}
+_QUOTIENTS = ("floordiv", "mod")
+_FLAT: dict[type, str] = {
+    **dict.fromkeys((tuple, list), ": tuples of tuples do not exist here; give one of all values, `a, b, c`"),
+    dict: ": give a tuple of its values, and make the dict of what the call returns",
 }
 _LARGEST_COEFFICIENT = 2**31
 _LARGEST_DEGREE = 4
@@ -46,6 +52,7 @@ class Tracer(Builder):
     Attributes:
         indices: i64 variables by name that `IndexProxy`s are made of.
         counters: the names of those that count from 0, as the indices of loops; sizes and parameters do not.
+        extents: the names that are sizes of arguments.
         origins: for messages, which construct at which line has given each variable.
         parts_of: for messages, of which array and which of its dimensions a variable is that the user has no name for.
     """
@@ -54,6 +61,7 @@ class Tracer(Builder):
         super().__init__()
         self.indices: dict[str, Variable] = {}
         self.counters: set[str] = set()
+        self.extents: set[str] = set()
         self.origins: dict[str, str] = {}
         self.parts_of: dict[str, tuple[str, tuple[int, ...]]] = {}
 
@@ -66,6 +74,11 @@ class Tracer(Builder):
         """The `index_proxy` of a variable that counts from 0."""
         self.counters.add(variable.name)
         return self.index_proxy(variable, weak)
+
+    def may_wrap(self, extent: Size) -> bool:
+        """Whether a polynomial may be beyond i64: one of parameters may, while sizes and counters are far from that."""
+        safe = self.counters | self.extents
+        return any(name in self.indices and name not in safe for name in extent.names)
 
     def describe(self, variable: Variable) -> str:
         """An array as messages name it."""
@@ -146,16 +159,22 @@ class IndexProxy(ScalarProxy):
     def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> Any:
         sizes = [one for one in map(_as_size, operands) if one is not None]
         if len(sizes) == len(operands):
-            counters = self.builder.counters
-            if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes, counters)) is not None:
-                weak = all(isinstance(one, int) or (isinstance(one, IndexProxy) and one.weak) for one in operands)
+            tracer = self.builder
+            weak = all(isinstance(one, int) or (isinstance(one, IndexProxy) and one.weak) for one in operands)
+            if operator in _POLYNOMIAL and (result := _size_operation(operator, sizes, tracer.counters)) is not None:
+                if operator in _QUOTIENTS and _differs(tracer, operator, sizes, result):
+                    atom = super().__tilewright_apply__(operator, operands).atom
+                    if isinstance(atom, Variable):
+                        tracer.indices[atom.name] = atom
+                    return IndexProxy(result, tracer, weak, atom_size(atom))
                 values = [one.value if isinstance(one, IndexProxy) else size(int(one)) for one in operands]
                 if values == sizes:
-                    return IndexProxy(result, self.builder, weak)
-                if (value := _size_operation(operator, values, counters)) is not None:
-                    return IndexProxy(result, self.builder, weak, value)
-            if operator in _COMPARISONS and (apart := (sizes[0] - sizes[1]).constant) is not None:
-                return _COMPARISONS[operator](apart, 0)  # known now: Python's `if` may decide by it
+                    return IndexProxy(result, tracer, weak)
+                if (value := _size_operation(operator, values, tracer.counters)) is not None:
+                    return IndexProxy(result, tracer, weak, value)
+            if operator in _COMPARISONS and _can_be_decided(tracer, operator, operands, sizes):
+                known = _COMPARISONS[operator]((sizes[0] - sizes[1]).constant or 0, 0)  # Python's `if` may go by it
+                return DecidedTruth(known if weak else np.bool_(known), tracer)
         return super().__tilewright_apply__(operator, operands)
 
     def __index__(self) -> int:
@@ -167,7 +186,7 @@ class IndexProxy(ScalarProxy):
         return self.extent.constant
 
     def __repr__(self) -> str:
-        return f"IndexProxy({self.extent})"
+        return f"<integer {self.extent}>"
 
 
 def _as_size(value: Any) -> Size | None:
@@ -193,6 +212,25 @@ def _size_operation(operator: str, sizes: Sequence[Size], counters: Set[str]) ->
     # Polynomials do not wrap around; what grows large (a hash, say) is i64 arithmetic, which does.
     small = all(abs(factor) < _LARGEST_COEFFICIENT and len(names) <= _LARGEST_DEGREE for names, factor in result.terms)
     return result if small else None
+
+
+def _differs(tracer: Tracer, operator: str, sizes: Sequence[Size], result: Size) -> bool:
+    """Whether a quotient or remainder that polynomials have made simpler could be another number as i64 arithmetic: by
+    0, by which sizes are not divided, and of sums and products of parameters that wrap around.
+    """
+    if result == Size((((SizeFunction(operator, *sizes),), 1),)):
+        return False
+    return sizes[1].constant is None or tracer.may_wrap(sizes[0])
+
+
+def _can_be_decided(tracer: Tracer, operator: str, operands: Sequence[Any], sizes: Sequence[Size]) -> bool:
+    """Whether a comparison has one result for all sizes and parameters: also for those at the ends of i64."""
+    apart = (sizes[0] - sizes[1]).constant
+    if apart is None or any(
+        isinstance(one, IndexProxy) and not one.weak and one.value != one.extent for one in operands
+    ):
+        return False
+    return apart == 0 or operator in ("eq", "ne") or not any(map(tracer.may_wrap, sizes))
 
 
 def size_of(value: Any, what: str) -> Size:
@@ -263,12 +301,16 @@ def wrap_results(tracer: Tracer, targets: Sequence[Variable], several: bool, wha
 
 def values_of(value: Any, what: str) -> tuple[list[Any], bool]:
     """The values that a function has given, and whether they came as a tuple (or a list)."""
-    values = list(value) if isinstance(value, tuple | list) else [value]
-    for one in values:
-        number = isinstance(one, bool | int | float | complex | np.generic)
-        if not (number or isinstance(one, ScalarProxy) or is_array(one)):
+    values = [plain(one) for one in value] if isinstance(value, tuple | list) else [plain(value)]
+    for number, one in enumerate(values):
+        is_constant = isinstance(one, bool | int | float | complex | np.generic)
+        if not (is_constant or isinstance(one, ScalarProxy) or is_array(one)):
             gives = "no value (is a `return` missing?)" if one is None else describe_value(one)
-            raise TypeError(f"{what} gives {gives}; scalars and arrays of the program, or a tuple of them, are needed")
+            place = f" as value {number} of a {type(value).__name__}" if one is not value else ""
+            raise TypeError(
+                f"{what} gives {gives}{place}; scalars and arrays of the program, or a tuple of them, are needed"
+                f"{_FLAT.get(type(one), '')}"
+            )
     if not values:
         raise TypeError(f"{what} gives an empty tuple; at least one value is needed")
     return values, isinstance(value, tuple | list)

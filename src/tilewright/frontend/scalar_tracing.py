@@ -47,6 +47,7 @@ class ScalarProxy:
 
     __slots__ = ("atom", "builder")
     weak = False  # a `WeakProxy`
+    known: bool | np.bool_ | None = None  # of a `DecidedTruth` what it is
     ndim, size, shape = 0, 1, ()  # as of NumPy's scalars
     __hash__ = None  # type: ignore[assignment]  # == builds a statement, so proxies cannot be keys
 
@@ -153,7 +154,8 @@ class ScalarProxy:
         return self._no_number() if form else str(self)
 
     def __repr__(self) -> str:
-        return f"ScalarProxy({self.atom}: {self.atom.type})"
+        name = "" if str(self.atom) in getattr(self.builder, "origins", ()) else f" {self.shown()}"
+        return f"<scalar{name} of type {self.scalar}>"
 
     def __add__(self, other: Any) -> Any:
         return apply("add", self, other)
@@ -321,6 +323,7 @@ def apply(operator: str, *operands: Any) -> Any:
 
 
 def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> ScalarProxy:
+    operands = [one.known if isinstance(one, ScalarProxy) and one.known is not None else one for one in operands]
     given = operands[1:] if operator == "select" else operands
     values = [_typed(builder, one) for one in given]
     proxies = [one for one in values if isinstance(one, ScalarProxy)]
