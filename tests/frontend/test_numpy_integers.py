@@ -241,3 +241,55 @@ def test_functions_of_sums_of_arguments_that_wrap_around(k: int, target: str) ->
         expected = several(np.int64(k) + np.int64(k), np.maximum, np.minimum)
     check(traced, (k,), expected, (target,))
     check(mapped, (k,), tuple(np.array([one]) for one in expected), (target,))
+
+
+@pytest.mark.parametrize("s", [0, 3, -2, 2**62, -(2**63)])
+def test_quotients_by_a_parameter_that_may_be_zero(s: int) -> None:
+    """Sizes are divided by what is not 0, and do not wrap around; integers do both."""
+
+    @tw.program
+    def traced(s: tw.i64, t: tw.i64) -> Any:
+        return s // s, s % s, 2 * s // s, s * t // s, s * s % s, (2 * s + 1) // 2, 4 * s % 4, s // s == 1
+
+    by = np.int64(s)
+    with np.errstate(all="ignore"):
+        quotients = [one // by for one in (by, by * 2, by * 7)]
+        expected = (quotients[0], by % by, quotients[1], quotients[2], by * by % by, (by * 2 + 1) // 2, by * 4 % 4)
+    check(traced, (by, np.int64(7)), (*expected, quotients[0] == 1), ("cpu",))
+
+
+def test_a_quotient_is_a_size_as_before() -> None:
+    @tw.program
+    def halves(xs: tw.f64["n"], s: tw.i64) -> Any:
+        count = xs.shape[0]
+        return tw.reshape(xs, (s * count // s, 1)), tw.iota(count * s // count), count // count, xs * (count // count)
+
+    xs = np.arange(4.0)
+    check(halves, (xs, np.int64(3)), (xs[:, None], np.arange(3), np.int64(1), xs), ("cpu",))
+    assert halves(np.empty(0), 3)[2] == 0
+
+
+def test_parameters_that_wrap_around_are_compared_when_the_program_runs() -> None:
+    @tw.program
+    def traced(s: tw.i64) -> Any:
+        return s + 1 > s, s + 1 == s, s <= s, s - 1 <= s  # noqa: PLR0124
+
+    assert [bool(one) for one in traced(2**63 - 1)] == [False, False, True, True]
+    assert [bool(one) for one in traced(-(2**63))] == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    "shift", [2**63, -(2**63), -(2**63) - 1, 10**30, -(10**40) - 3, np.uint64(2**63 + 1), np.int8(-128), np.array(2)]
+)
+def test_constant_shifts_of_roll(shift: Any) -> None:
+    """Of any size, and those of NumPy's types, whose least numbers have no opposite."""
+
+    @tw.program
+    def rolled(xs: tw.f64["n"], ys: tw.f64["n", 3]) -> Any:
+        return tw.roll(xs, shift), tw.roll(ys, (shift, 1), (1, 0)), tw.roll(ys, shift)
+
+    xs, ys = np.arange(7.0), np.arange(21.0).reshape(7, 3)
+    number = int(shift)
+    expected = np.roll(xs, number % 7), np.roll(ys, (number % 3, 1), (1, 0)), np.roll(ys, number % 21)
+    check(rolled, (xs, ys), expected, ("cpu",))
+    assert rolled(np.empty(0), np.empty((0, 3)))[0].size == 0

@@ -24,6 +24,7 @@ from tilewright.frontend.array_arguments import (
     wrap_one,
 )
 from tilewright.frontend.array_proxy import ArrayProxy, index_atom, known_as, subscript, written
+from tilewright.frontend.decided_truth import plain
 from tilewright.frontend.einsum_arrays import as_array
 from tilewright.frontend.named_types import type_named
 from tilewright.frontend.program_tracing import active_tracer, as_element
@@ -31,9 +32,11 @@ from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import ScalarProxy
 from tilewright.ir.counts import element_count, left_over
 from tilewright.ir.nodes import Atom, Concat, Iota, Map, Rearrange, Replicate, Reshape, Scatter, Type, Update
-from tilewright.ir.scalars import I64, U64, ScalarType
+from tilewright.ir.scalars import BOOL, I64, U64, ScalarType
 from tilewright.ir.sizes import ONE, Size, minimum, product
 from tilewright.runtime.messages import value_text
+
+_BITS_OF_DIGITS = 20  # of shifts beyond i64: such a digit times an extent is within, of any array that a memory holds
 
 
 def map(function: Callable[..., Any] | str, *arrays: Any) -> Any:
@@ -293,7 +296,7 @@ def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None 
 
     Args:
         array: an array.
-        shift: an integer of any size and sign, which may be computed; for several axes as many.
+        shift: an integer of any size and sign, which may be computed; for several axes one, or as many.
         axis: the dimension along which to move, or several; without one all elements are moved on in their order.
 
     Raises:
@@ -320,23 +323,45 @@ def roll(array: Any, shift: Any, axis: int | tuple[int, ...] | list[int] | None 
     if axis is None and given.ndim != 1:
         return reshape(roll(reshape(given, -1), shift), given.shape)
     place = dimension_of("roll", given, axis or 0)
-    if isinstance(shift, ScalarProxy):  # in a type that holds the extent, and at first less, as it is turned over
+    before = (slice(None),) * place
+    extent = given.variable.type.shape[place]
+    constant_shift = _constant_shift(shift)
+    if constant_shift in (-1, 0, 1):  # the usual ones: where neighbours lie is plain then
+        if not constant_shift:
+            return given
+        least = minimum(1, extent)
+        at: Any = tracing.IndexProxy(extent - least if constant_shift > 0 else least, given.builder)
+    elif constant_shift is not None:
+        at = _remainder(-constant_shift, given.shape[place])
+    else:  # in a type that holds the extent, and at first less, as it is turned over
         if shift.scalar == U64:  # half of them are no i64
             shift = shift % given.shape[place]
         shift = (shift if isinstance(shift, tracing.IndexProxy) else shift.astype(I64)) % given.shape[place]
-    before = (slice(None),) * place
-    extent = given.variable.type.shape[place]
-    least = minimum(1, extent)
-    if (
-        isinstance(shift, int | np.integer) and -1 <= int(shift) <= 1
-    ):  # the usual ones: where neighbours lie is plain then
-        if shift == 0:
-            return given
-        at = tracing.IndexProxy(extent - least if shift > 0 else least, given.builder)
-    else:
         at = (0 - shift) % given.shape[place]
     parts = [subscript(given, (*before, one), checked=False) for one in (slice(at, None), slice(None, at))]
     return concat(*parts, axis=place)
+
+
+def _constant_shift(shift: Any) -> int | None:
+    """A constant shift as a number of Python's, which has no ends; None of a traced integer."""
+    if isinstance(shift, ScalarProxy) and (shift.scalar.is_integer or shift.scalar == BOOL) and shift.known is None:
+        return None
+    try:
+        return operator.index(plain(shift))
+    except TypeError:
+        raise TypeError(f"roll: the shift must be an integer, not {tracing.describe_value(shift)}") from None
+
+
+def _remainder(number: int, extent: Any) -> Any:
+    """number % extent, of a number of any size: by its digits, as i64 holds one of them times an extent."""
+    if -(2**63) <= number < 2**63 or extent.extent.constant is not None:
+        return number % extent
+    found: Any = 0
+    magnitude = abs(number)
+    for place in reversed(range(0, magnitude.bit_length(), _BITS_OF_DIGITS)):
+        digit = (magnitude >> place) % 2**_BITS_OF_DIGITS
+        found = (found * 2**_BITS_OF_DIGITS + digit) % extent
+    return (0 - found) % extent if number < 0 else found
 
 
 def update(array: Any, indices: Any, value: Any) -> Any:
