@@ -164,6 +164,22 @@ def of_mapped(xss: tw.f64["k", "n"], at: tw.i64):
     return (xss + 1)[:, at], tw.map(lambda xs: xs * 2, xss)[0, -26]
 
 
+def unsigned(xs: tw.f64["n"], at: tw.u64["m"]):
+    return xs[at]
+
+
+def unsigned_row(xss: tw.f64["k", "n"], at: tw.u64):
+    return xss[at]
+
+
+def taken(xs: tw.f64["n"], at: tw.i64["m"]):
+    return np.take(xs, at)
+
+
+def taken_of_all(xss: tw.f64["k", "n"], at: tw.i64["m"]):
+    return np.take(xss, at)
+
+
 XSS, CUBE, AT = np.stack([X, X]), np.ones((30, 2, 20)), np.array([3, 20])
 BEYOND = "goes beyond; a slice is cut off where its bounds and the size are numbers; else write tw.minimum"
 WRITTEN = [
@@ -178,6 +194,10 @@ WRITTEN = [
     (of_a_part, (CUBE, 18), "index 18 of cube[1:, :, 2:] is out of range in dimension 2 of extent 18"),
     (of_mapped, (XSS, 2), "index -26 of"),
     (marked, (XSS,), "index -21 of xss is out of range in dimension 1 of extent 20"),
+    (unsigned, (X, np.array([1, 2**64 - 1], np.uint64)), f"index {2**64 - 1} of xs is out of range in dimension 0"),
+    (unsigned_row, (XSS, np.uint64(2**63)), f"index {2**63} of xss is out of range in dimension 0 of extent 2"),
+    (taken, (X, AT), "index 20 of xs is out of range in dimension 0 of extent 20"),
+    (taken_of_all, (XSS, AT * 2), "index 40 of xss.ravel() is out of range in dimension 0 of extent 40"),
     (too_short, (X,), f"index 22 of xs is out of range in dimension 0 of extent 20: xs[:23] {BEYOND}"),
     (
         too_short_rows, (XSS, 30),

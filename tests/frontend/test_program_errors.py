@@ -142,6 +142,26 @@ def missing_return(xs: tw.f32["n"]) -> Any:
     return tw.map(nothing, xs)
 
 
+def dict_of_results(xs: tw.f32["n"]) -> Any:
+    return {"a": xs, "b": xs + 1}
+
+
+def nested_results(xs: tw.f32["n"]) -> Any:
+    return xs, (xs[0], xs.shape[0])
+
+
+def nested_in_a_map(xs: tw.f32["n"]) -> Any:
+    return tw.map(lambda x: (x, [x]), xs)
+
+
+def size_as_key(xs: tw.f32["n"]) -> Any:
+    return {xs.shape[0]: xs}
+
+
+def roll_by_a_float(xs: tw.f32["n"]) -> Any:
+    return tw.roll(xs, xs[0])
+
+
 def wrong_arity(xs: tw.f32["n"]) -> Any:
     return tw.map(lambda a, b: a + b, xs)
 
@@ -280,6 +300,19 @@ MESSAGES = [
     (map_of_count, "argument 0 must be an array", "tw.iota(count)"),
     (captured_array, "argument 1 must be an array, not a NumPy array of shape (3,)", "parameters"),
     (missing_return, "the function nothing gives no value (is a `return` missing?)", ""),
+    (
+        dict_of_results,
+        "gives {'a': <array xs of type [n]f32>, 'b': <array of type [n]f32>} of type dict",
+        "give a tuple",
+    ),
+    (
+        nested_results,
+        "gives (<scalar of type f32>, <integer n>) of type tuple as value 1 of a tuple",
+        "give one of all",
+    ),
+    (nested_in_a_map, "the lambda gives [<scalar x of type f32>] of type list as value 1 of a tuple", "`a, b, c`"),
+    (size_as_key, "unhashable type: 'traced integer'", ""),
+    (roll_by_a_float, "roll: the shift must be an integer, not a traced f32", ""),
     (wrong_arity, "missing 1 required positional argument: 'b'", ""),
     (unknown_operator, "'plus' is no operator; there are add,", ""),
     (widening_operator, "the lambda gives f64 for elements of type f32", ".astype"),

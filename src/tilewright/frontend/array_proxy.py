@@ -22,9 +22,9 @@ from tilewright.frontend.scalar_powers import power
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply, foreign
 from tilewright.ir.counts import element_count, is_natural
 from tilewright.ir.nodes import Atom, Index, Slice, SliceDimension, Variable
-from tilewright.ir.scalars import BOOL, I8, ScalarType
+from tilewright.ir.scalars import BOOL, I8, U64, ScalarType
 from tilewright.ir.sizes import ZERO, Size, ceil_division, maximum, size
-from tilewright.ir.written_indices import written_index
+from tilewright.ir.written_indices import UNSIGNED, written_index
 
 _LARGEST_UNROLLED_ITERATION = 64
 _LONGEST_NAME = 60
@@ -202,7 +202,8 @@ class ArrayProxy:
         return str(self)
 
     def __repr__(self) -> str:
-        return f"ArrayProxy({self.variable}: {self.variable.type})"
+        name = "" if self._variable.name in self.builder.origins else f" {self._variable}"
+        return f"<array{name} of type {self._variable.type}>"
 
     __add__, __radd__ = ScalarProxy.__add__, ScalarProxy.__radd__
     __sub__, __rsub__ = ScalarProxy.__sub__, ScalarProxy.__rsub__
@@ -299,12 +300,19 @@ def written(array: ArrayProxy, keys: Sequence[Any], dimensions: Sequence[int]) -
     """The `line` of a node that indexes or cuts these dimensions of an array."""
     name, own = known_as(array)
     picked = [keys[d] for d in dimensions]
-    below = [int(one) if isinstance(one, int | np.integer) and one < 0 else None for one in picked]
+    below = [_told_constant(one) for one in picked]
     cut = _cut_text(array, keys) if any(isinstance(one, slice) for one in picked) else ""
     line = user_location()
     if name == array.variable.name and tuple(dimensions) == own[: len(dimensions)] and not cut and not any(below):
         return line  # as the node has it
     return written_index(line, name, [own[d] for d in dimensions], below, cut)
+
+
+def _told_constant(key: Any) -> int | str | None:
+    """What messages need to know of an index beside its value as an i64."""
+    if isinstance(key, ScalarProxy):
+        return UNSIGNED if key.scalar == U64 else None
+    return int(key) if isinstance(key, int | np.integer) and key < 0 else None
 
 
 def _cut_text(array: ArrayProxy, keys: Sequence[Any]) -> str:

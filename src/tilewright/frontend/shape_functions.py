@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.frontend import array_functions, control_functions, scalar_functions
 from tilewright.frontend.array_arguments import arrays_of, dimension_of
+from tilewright.frontend.array_proxy import known_as
 from tilewright.frontend.einsum import einsum
 from tilewright.frontend.program_tracing import IndexProxy, is_array, size_of
 from tilewright.frontend.tensordot import tensordot
@@ -85,7 +86,12 @@ def reshape(array: Any, shape: Any, order: str = "C", *, copy: bool | None = Non
 
 def ravel(array: Any, order: str = "C") -> Any:
     """`numpy.ravel`."""
-    return reshape(array, -1, order)
+    flat = reshape(array, -1, order)
+    if not is_array(array):
+        return flat
+    name, dimensions = known_as(array)
+    flat.builder.parts_of[flat.variable.name] = (name, dimensions) if array.ndim == 1 else (f"{name}.ravel()", (0,))
+    return flat
 
 
 def stack(arrays: Sequence[Any], axis: int = 0) -> Any:

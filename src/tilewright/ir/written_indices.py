@@ -3,7 +3,7 @@
 Nodes that index carry it as their `line`: text, which passes need not read, and which is kept on the disk. It is the
 file and line alone where the rest is as the node has it. Else there follow, each after a tab, the slice if one is
 written, and for each index of the node an entry `array:dimension:constant`: of the array that the user knows, and with
-the number below 0 if one is written.
+the number below 0 if one is written, or `u64` where the index has that type and is told without a sign.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+UNSIGNED = "u64"
+"""In place of a constant: the index is a u64, of which numbers beyond i64 arrive as ones below 0."""
+
 _CUT_OFF = "a slice is cut off where its bounds and the size are numbers; else write tw.minimum and tw.maximum of them"
 
 
 def written_index(
-    line: str, array: str, dimensions: Sequence[int], constants: Sequence[int | None] = (), cut: str = ""
+    line: str, array: str, dimensions: Sequence[int], constants: Sequence[int | str | None] = (), cut: str = ""
 ) -> str:
     """The `line` of a node whose indices go to these dimensions of an array.
 
@@ -23,7 +26,7 @@ def written_index(
         line: file and line.
         array: the name by which the user knows the array.
         dimensions: for each index of the node the array's dimension.
-        constants: for each index the number below 0 that is written, if there is one.
+        constants: for each index the number below 0 that is written, if there is one, or `UNSIGNED`.
         cut: the slice as it is written.
 
     >>> print(outside_text(written_index("a.py:3", "x", [1], [-6]), "t", 0, -1, 5))
@@ -51,10 +54,8 @@ def outside_text(written: str, array: str, dimension: int, index: int, extent: i
     """
     _, entries, cut = _unpacked(written)
     entry = entries[dimension] if dimension < len(entries) else _Entry(array, dimension, "")
-    message = (
-        f"index {entry.constant or index} of {entry.array} is out of range in dimension {entry.dimension} "
-        f"of extent {extent}"
-    )
+    told = index % 2**64 if entry.constant == UNSIGNED else entry.constant or index
+    message = f"index {told} of {entry.array} is out of range in dimension {entry.dimension} of extent {extent}"
     return f"{message}: {cut} goes beyond; {_CUT_OFF}" if cut else message
 
 
