@@ -84,7 +84,10 @@ def einsum(
             cotengra's, or a path as `numpy.einsum_path` gives.
         semiring: what multiplies and adds: "plus_times", "min_plus", "max_plus", "max_times", "or_and", "log_sum_exp",
             or a `Semiring`. `or_and` is bitwise on integers (2 and 1 give 0): give arrays of bool where numbers other
-            than 0 are to count as true.
+            than 0 are to count as true. Integers wrap around, and where a sum of `min_plus` or `max_plus` does, that is
+            no semiring: of three and more operands, and of an index that one operand alone has, the result depends on
+            the order of contraction then. Also the greatest integer is no infinity: it wraps around with whatever is
+            above 0. Only the result of sums that stay in the range of the type is the same in every order.
         epilogue: a Python function that is traced once: of an element of the (alpha times) result, and one of each
             epilogue operand, giving the element to store.
         epilogue_operands: arrays, broadcast against the result as in NumPy, or pairs (array, indices), such as
@@ -104,7 +107,8 @@ def einsum(
 
     Returns:
         `out`; a new array; for a result without dimensions a NumPy scalar; and where one operand's dimensions are only
-        picked and permuted ("ij->ji", "ii->i"), a writeable view of it, as in NumPy.
+        picked and permuted ("ij->ji", "ii->i"), a writeable view of it, as in NumPy: of the operand's type and order of
+        bytes, whatever the semiring is, as nothing is computed.
 
     Raises:
         ValueError: for expressions, shapes, paths, and option values that do not fit, naming the operand, the index
