@@ -65,6 +65,23 @@ def _other(_: Any, now: Any) -> Any:
     return ~now
 
 
+def test_functions_of_numpy_and_ours_take_them() -> None:
+    @tw.program
+    def traced(xs: tw.f32["n"], s: tw.i64) -> Any:
+        size, same = xs.shape[0] == xs.shape[0], s == s
+        assert np.any(size)
+        assert np.all([size, same])
+        assert np.logical_and(size, same)
+        return np.where(size, xs, -xs), np.full_like(xs, same), np.maximum(xs, same), np.fmod(size, 2), tw.sqrt(same)
+
+    xs = np.arange(3, dtype=np.float32)
+    found = traced(xs, 1)
+    for ours, theirs in zip(found, (xs, np.ones(3), np.maximum(xs, 1), 1, 1), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert [one.dtype.name for one in found[:3]] == ["float32", "float32", "float32"]
+    assert found[4].dtype == np.float64  # as that of every integer
+
+
 def test_a_loop_without_end_is_refused() -> None:
     @tw.program
     def endless(s: tw.i64) -> Any:

@@ -12,7 +12,7 @@ which are Python's numbers, and one of NumPy's where a parameter took part.
 from __future__ import annotations
 
 import operator as operators
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ import numpy as np
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.builder import Builder
 from tilewright.ir.nodes import Literal
+from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import BOOL
 
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {
@@ -48,11 +49,25 @@ class DecidedTruth(ScalarProxy):
 
     def __tilewright_apply__(self, operator: str, operands: Sequence[Any]) -> Any:
         values = [plain(one) for one in operands]
-        if operator not in _OF_NUMBERS or any(hasattr(one, "__tilewright_apply__") for one in values):
+        alone = not any(hasattr(one, "__tilewright_apply__") for one in values)
+        if alone and OPERATORS[operator].kinds in ("f", "fc") and operator not in _OF_NUMBERS:
+            return super().__tilewright_apply__(operator, values)  # of NumPy's bools these are of f16
+        if not alone or operator not in _OF_NUMBERS:
             return apply(operator, *values)
         result = _OF_NUMBERS[operator](*values)
         if operator == "not" and not self.weak:
             result = np.bool_(result)
+        return self._traced(result)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        return self._traced(getattr(ufunc, method)(*map(plain, inputs), **options))
+
+    def __array_function__(self, function: Any, _: Any, arguments: Sequence[Any], options: Mapping[str, Any]) -> Any:
+        # The function asks what else there is for its own meaning of it, an array of the program for instance.
+        named = {name: _plain_items(one) for name, one in options.items()}
+        return self._traced(function(*map(_plain_items, arguments), **named))
+
+    def _traced(self, result: Any) -> Any:
         return DecidedTruth(result, self.builder) if isinstance(result, bool | np.bool_) else result
 
     def __bool__(self) -> bool:
@@ -86,6 +101,11 @@ def plain(value: Any) -> Any:
     (True, 1.5)
     """
     return value if getattr(value, "known", None) is None else value.known
+
+
+def _plain_items(value: Any) -> Any:
+    """`plain` of an argument of NumPy's, or of each item of a list."""
+    return type(value)(map(_plain_items, value)) if type(value) in (list, tuple) else plain(value)
 
 
 def is_surely(value: Any) -> bool:

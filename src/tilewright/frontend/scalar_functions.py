@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.frontend.decided_truth import plain
 from tilewright.frontend.named_types import type_named
 from tilewright.frontend.scalar_tracing import ScalarProxy, apply
 from tilewright.ir.operators import OPERATORS
@@ -117,6 +118,7 @@ def fmod(left: Any, right: Any) -> Any:
     >>> float(fmod(-7.5, 2.0)), -7.5 % 2.0
     (-1.5, 0.5)
     """
+    left, right = plain(left), plain(right)
     if not any(hasattr(one, "__tilewright_apply__") for one in (left, right)):
         return np.fmod(left, right)
     remainder = left % right
