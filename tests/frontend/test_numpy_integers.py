@@ -293,3 +293,17 @@ def test_constant_shifts_of_roll(shift: Any) -> None:
     expected = np.roll(xs, number % 7), np.roll(ys, (number % 3, 1), (1, 0)), np.roll(ys, number % 21)
     check(rolled, (xs, ys), expected, ("cpu",))
     assert rolled(np.empty(0), np.empty((0, 3)))[0].size == 0
+
+
+def test_quotients_and_shifts_of_truth_values_are_bytes() -> None:
+    def several(xs: Any, ys: Any) -> Any:
+        return xs // ys, xs % ys, xs << ys, xs >> ys, np.fmod(xs, ys), xs // True, xs >> 1
+
+    @tw.program
+    def traced(xs: tw.bool_["n"], ys: tw.bool_["n"]) -> Any:
+        return several(xs, ys)
+
+    xs, ys = np.array([True, True, False, False]), np.array([True, False, True, False])
+    with np.errstate(all="ignore"):
+        expected = several(xs, ys)
+    check(traced, (xs, ys), expected, ("cpu",))

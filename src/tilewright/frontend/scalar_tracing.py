@@ -34,6 +34,7 @@ from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import BF16, BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, ScalarType, scalar_type_of
 
 _LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
+_NUMBERS_OF_BOOL = ("pow", "floordiv", "mod", "shl", "shr")  # what NumPy has on bool as on i8
 _THROUGH = {I8: I32, I16: I32, U8: I32, U16: I32, U32: I64}
 
 
@@ -144,9 +145,10 @@ class ScalarProxy:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # asked for by protocols, also of a proxy that is being made
             raise AttributeError(name)
+        told = self.atom.value if isinstance(self.atom, Literal) else self.atom
         instead = hint_of(name, False) or "the functions of tilewright (exp, sqrt, ...), .astype, .real, .imag"
         raise AttributeError(
-            f"the scalar {self.atom} of type {self.scalar} has no attribute {name!r} while the function is traced; use "
+            f"the scalar {told} of type {self.scalar} has no attribute {name!r} while the function is traced; use "
             f"{instead}"
         )
 
@@ -332,7 +334,7 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
     scalar = promoted_for_numbers(meeting_type(proxies), numbers) if is_traced else type_of_numbers(given)
     if scalar == BOOL:
         operator = _LOGIC_OF_BOOL.get(operator, operator)
-        scalar = I8 if operator == "pow" else scalar
+        scalar = I8 if operator in _NUMBERS_OF_BOOL else scalar
     if operator == "conj" and not scalar.is_complex:
         return proxies[0]
     if (operator in ("floor", "ceil", "trunc") and scalar.kind in "biu") or (operator == "abs" and scalar == BOOL):
