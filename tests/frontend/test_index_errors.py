@@ -180,6 +180,18 @@ def taken_of_all(xss: tw.f64["k", "n"], at: tw.i64["m"]):
     return np.take(xss, at)
 
 
+def of_a_sum(xs: tw.f64["n"], at: tw.i64):
+    return (xs + 1)[at]
+
+
+def of_a_part_of_a_sum(xss: tw.f64["k", "n"], at: tw.i64):
+    return (xss + 1)[1:][0, at]
+
+
+def first_of_none(xs: tw.f64["n"]):
+    return xs[:1] + np.clip(xs, 0, 1)
+
+
 XSS, CUBE, AT = np.stack([X, X]), np.ones((30, 2, 20)), np.array([3, 20])
 BEYOND = "goes beyond; a slice is cut off where its bounds and the size are numbers; else write tw.minimum"
 WRITTEN = [
@@ -192,7 +204,10 @@ WRITTEN = [
     (row_of_column, (CUBE, 30), "index 30 of cube is out of range in dimension 0 of extent 30"),
     (transposed, (CUBE, 20), "index 20 of cube is out of range in dimension 2 of extent 20"),
     (of_a_part, (CUBE, 18), "index 18 of cube[1:, :, 2:] is out of range in dimension 2 of extent 18"),
-    (of_mapped, (XSS, 2), "index -26 of"),
+    (of_mapped, (XSS, 2), f"index -26 of the result of map at {FILE}:"),
+    (of_a_sum, (X, 20), f"index 20 of the result of map at {FILE}:"),
+    (of_a_part_of_a_sum, (XSS, 20), f"index 20 of part of the result of map at {FILE}:"),
+    (first_of_none, (X[:0],), f"index 0 of xs is out of range in dimension 0 of extent 0: xs[:1] {BEYOND}"),
     (marked, (XSS,), "index -21 of xss is out of range in dimension 1 of extent 20"),
     (unsigned, (X, np.array([1, 2**64 - 1], np.uint64)), f"index {2**64 - 1} of xs is out of range in dimension 0"),
     (unsigned_row, (XSS, np.uint64(2**63)), f"index {2**63} of xss is out of range in dimension 0 of extent 2"),

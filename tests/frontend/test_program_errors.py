@@ -162,6 +162,26 @@ def roll_by_a_float(xs: tw.f32["n"]) -> Any:
     return tw.roll(xs, xs[0])
 
 
+def index_beyond_i64(xs: tw.f32["n"]) -> Any:
+    return xs[2**70]
+
+
+def count_beyond_i64(xs: tw.f32["n"]) -> Any:
+    return tw.reshape(xs, (2**70, -1))
+
+
+def mask_that_has_no_name(xs: tw.f32["n"]) -> Any:
+    return xs[xs > 1]
+
+
+def if_on_an_element(xs: tw.f32["n"]) -> Any:
+    return min(xs[0] * 2 + 1, 3)
+
+
+def axis_by_float(xs: tw.f32["n"]) -> Any:
+    return xs.sum(axis=1.0)
+
+
 def wrong_arity(xs: tw.f32["n"]) -> Any:
     return tw.map(lambda a, b: a + b, xs)
 
@@ -274,7 +294,7 @@ def undefined_operator(xs: tw.c64["n"]) -> Any:
 
 MESSAGES = [
     (if_on_scalar, "write where(condition, a, b) instead of `if`", "tw.cond"),
-    (while_on_scalar, "tw.while_loop instead of `while`", "the value of x > 1.0f32 is not known"),
+    (while_on_scalar, "tw.while_loop instead of `while`", "the value of x > 1.0 is not known"),
     (if_on_array, "array xs has no truth value", "tw.cond"),
     (for_over_array, "n rows of xs", "tw.map"),
     (range_of_size, "value of n is not known", "tw.loop"),
@@ -313,6 +333,11 @@ MESSAGES = [
     (nested_in_a_map, "the lambda gives [<scalar x of type f32>] of type list as value 1 of a tuple", "`a, b, c`"),
     (size_as_key, "unhashable type: 'traced integer'", ""),
     (roll_by_a_float, "roll: the shift must be an integer, not a traced f32", ""),
+    (index_beyond_i64, f"index {2**70} of xs is out of range in dimension 0 of extent n", ""),
+    (count_beyond_i64, f"a size of reshape is {2**70}; the greatest that there is is {2**63 - 1}", ""),
+    (mask_that_has_no_name, "xs[mask]: a mask is no index", "tw.where(mask, xs, 0)"),
+    (if_on_an_element, "the value of ((xs[0] * 2.0) + 1.0) > 3.0 is not known", ""),
+    (axis_by_float, "sum: an axis is an integer, not 1.0 of type float", ""),
     (wrong_arity, "missing 1 required positional argument: 'b'", ""),
     (unknown_operator, "'plus' is no operator; there are add,", ""),
     (widening_operator, "the lambda gives f64 for elements of type f32", ".astype"),

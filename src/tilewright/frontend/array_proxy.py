@@ -267,6 +267,8 @@ def subscript(array: ArrayProxy, key: Any, checked: bool = True) -> Any:
         variable = tracer.bind(Index(turned, tuple(indices), written(array, keys, picked)))
         name, own = known_as(array)
         tracer.parts_of[variable.name] = (name, tuple(own[d] for d in kept))
+        if not kept and own == tuple(range(array.ndim)) and array.variable.name == name:
+            tracer.written[variable.name] = f"{name}[{', '.join(map(_key_text, keys))}]"
     if any(part is not None for d in kept for part in (keys[d].start, keys[d].stop, keys[d].step)):
         cuts = tuple(_cut(array, d, keys[d]) for d in kept)
         variable = tracer.bind(Slice(variable, cuts, written(array, keys, kept), checked))
@@ -280,6 +282,7 @@ def subscript(array: ArrayProxy, key: Any, checked: bool = True) -> Any:
 def _expanded(array: ArrayProxy, key: Any) -> list[Any]:
     """One index or slice per dimension."""
     keys = list(key) if isinstance(key, tuple) else [key]
+    keys = [one[()] if isinstance(one, np.ndarray) and not one.ndim else one for one in keys]
     for one in keys:
         if isinstance(one, bool):
             raise TypeError(f"{array.variable}[...]: {one} is no index; integers, slices and arrays are")
@@ -293,7 +296,11 @@ def _expanded(array: ArrayProxy, key: Any) -> list[Any]:
 
 def known_as(array: ArrayProxy) -> tuple[str, tuple[int, ...]]:
     """The name by which the user knows the array, or one that it is part of, and which dimensions of that it has."""
-    return array.builder.parts_of.get(array.variable.name, (array.variable.name, tuple(range(array.ndim))))
+    name = array.variable.name
+    if name in array.builder.parts_of:
+        return array.builder.parts_of[name]
+    origin = array.builder.origins.get(name)
+    return name if origin is None else f"the result of {origin}", tuple(range(array.ndim))
 
 
 def written(array: ArrayProxy, keys: Sequence[Any], dimensions: Sequence[int]) -> str:
@@ -320,7 +327,7 @@ def _cut_text(array: ArrayProxy, keys: Sequence[Any]) -> str:
     name, own = known_as(array)
     last = max(d for d, one in enumerate(keys) if _key_text(one) != ":")
     text = f"{name}[{', '.join(map(_key_text, keys[: last + 1]))}]"
-    is_short = own == tuple(range(array.ndim)) and len(text) <= _LONGEST_NAME
+    is_short = own == tuple(range(array.ndim)) and len(text) <= _LONGEST_NAME and array.variable.name == name
     return text if is_short else f"part of {name.removeprefix('part of ')}"
 
 
@@ -347,7 +354,7 @@ def index_atom(array: ArrayProxy, dimension: int, key: Any) -> Atom:
         return key.astype("i64").atom
     index = index_size(key, extent, what)
     known, count = index.constant, extent.constant
-    if known is not None and (known < 0 or (count is not None and known >= count)):
+    if known is not None and (known < 0 or known >= (2**63 if count is None else count)):
         name, own = known_as(array)
         raise IndexError(f"index {key} of {name} is out of range in dimension {own[dimension]} of extent {extent}")
     return IndexProxy(index, array.builder).atom

@@ -145,7 +145,7 @@ def cumprod(array: Any, axis: int | None = None, dtype: Any = None) -> Any:
 
 
 def _axes(name: str, array: Any, axis: Axis) -> tuple[int, ...]:
-    given = range(array.ndim) if axis is None else [axis] if isinstance(axis, int | np.integer) else axis
+    given: Sequence[Any] = range(array.ndim) if axis is None else axis if isinstance(axis, tuple | list) else [axis]
     wrong = [one for one in given if not isinstance(one, int | np.integer)]
     if wrong:
         raise TypeError(f"{name}: an axis is an integer, not {value_text(wrong[0])}")

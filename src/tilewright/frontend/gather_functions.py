@@ -70,10 +70,15 @@ def _picked(rows: ArrayProxy, indices: Sequence[Any]) -> Any:
 
 def _check_indices(array: ArrayProxy, key: Any) -> None:
     if is_array(key) and key.scalar == BOOL:
+        origins = array.builder.origins
+        name, mask = (
+            "xs" if array.variable.name in origins else array.variable,
+            "mask" if key.variable.name in origins else key.variable,
+        )
         raise TypeError(
-            f"{array.variable}[{key.variable}]: a mask is no index: how many elements it keeps is not known while the "
-            f"function is traced. Write tw.where({key.variable}, {array.variable}, 0) for an array of the same size, "
-            f"keep elements as examples/filter.py does, or gather: tw.map(lambda i: {array.variable}[i], indices)"
+            f"{name}[{mask}]: a mask is no index: how many elements it keeps is not known while the function is "
+            f"traced. Write tw.where({mask}, {name}, 0) for an array of the same size, keep elements as "
+            f"examples/filter.py does, or gather: tw.map(lambda i: {name}[i], indices)"
         )
     scalar = key.scalar if is_array(key) or isinstance(key, ScalarProxy) else I64
     if not scalar.is_integer:

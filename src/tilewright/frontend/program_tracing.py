@@ -43,6 +43,7 @@ _FLAT: dict[type, str] = {
     dict: ": give a tuple of its values, and make the dict of what the call returns",
 }
 _LARGEST_COEFFICIENT = 2**31
+_LARGEST_COUNT = 2**63 - 1
 _LARGEST_DEGREE = 4
 
 
@@ -54,6 +55,7 @@ class Tracer(Builder):
         counters: the names of those that count from 0, as the indices of loops; sizes and parameters do not.
         extents: the names that are sizes of arguments.
         origins: for messages, which construct at which line has given each variable.
+        written: for messages, elements of arrays as the user has written them.
         parts_of: for messages, of which array and which of its dimensions a variable is that the user has no name for.
     """
 
@@ -63,6 +65,7 @@ class Tracer(Builder):
         self.counters: set[str] = set()
         self.extents: set[str] = set()
         self.origins: dict[str, str] = {}
+        self.written: dict[str, str] = {}
         self.parts_of: dict[str, tuple[str, tuple[int, ...]]] = {}
 
     def index_proxy(self, variable: Variable, weak: bool = False) -> IndexProxy:
@@ -238,12 +241,14 @@ def size_of(value: Any, what: str) -> Size:
 
     Raises:
         TypeError: for anything else.
-        ValueError: for a negative number.
+        ValueError: for a negative number, and one beyond i64.
     """
     known = _as_size(value)
     if known is not None:
         if known.constant is not None and known.constant < 0:
             raise ValueError(f"{what} is {known}; it cannot be negative")
+        if known.constant is not None and known.constant > _LARGEST_COUNT:
+            raise ValueError(f"{what} is {known}; the greatest that there is is {_LARGEST_COUNT}")
         return known
     if isinstance(value, ScalarProxy) and value.scalar.is_integer:
         return atom_size(convert(value.builder, I64, value.atom))

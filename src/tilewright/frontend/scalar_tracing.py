@@ -34,6 +34,7 @@ from tilewright.ir.operators import OPERATORS
 from tilewright.ir.scalars import BF16, BOOL, F32, F64, I8, I16, I32, I64, U8, U16, U32, ScalarType, scalar_type_of
 
 _LOGIC_OF_BOOL = {"add": "or", "mul": "and"}  # what NumPy's + and * mean on bool
+_DEEPEST_SHOWN = 3
 _NUMBERS_OF_BOOL = ("pow", "floordiv", "mod", "shl", "shr")  # what NumPy has on bool as on i8
 _THROUGH = {I8: I32, I16: I32, U8: I32, U16: I32, U32: I64}
 
@@ -103,17 +104,7 @@ class ScalarProxy:
 
     def shown(self) -> str:
         """How a message names the scalar: a parameter by its name, the result of an operator as that is written."""
-        from tilewright.ir.printer import print_expression
-
-        expression = self.builder.definition(self.atom)
-        if not isinstance(expression, Apply):
-            return str(self.atom)
-        sizes = [self.builder.definition(one) for one in expression.operands]
-        named = [
-            Variable(str(size.size), one.type) if isinstance(size, SizeValue) else one
-            for one, size in zip(expression.operands, sizes, strict=True)
-        ]
-        return print_expression(replace(expression, operands=tuple(named)))
+        return _shown(self.builder, self.atom, _DEEPEST_SHOWN)
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -259,6 +250,23 @@ class ScalarProxy:
 
     def __invert__(self) -> Any:
         return apply("not", self)
+
+
+def _shown(builder: Builder, atom: Atom, depth: int) -> str:
+    """A scalar as it is written, operators within each other up to a depth."""
+    from tilewright.ir.printer import print_expression
+
+    if isinstance(atom, Literal):
+        return str(atom.value)
+    expression = builder.definition(atom)
+    if isinstance(expression, SizeValue):
+        return str(expression.size)
+    if not isinstance(expression, Apply) or not depth:
+        return str(getattr(builder, "written", {}).get(str(atom), atom))
+    named = [_shown(builder, one, depth - 1) for one in expression.operands]
+    nested = [f"({text})" if " " in text and not text.endswith(")") else text for text in named]
+    operands = tuple(Variable(text, one.type) for text, one in zip(nested, expression.operands, strict=True))
+    return print_expression(replace(expression, operands=operands)).replace("`", "")  # around what is no name
 
 
 class WeakProxy(ScalarProxy):

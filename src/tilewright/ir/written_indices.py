@@ -92,6 +92,17 @@ def joined_indices(first: str, array: str, numbers: tuple[int, int], second: str
     return _packed(line, [*entries, *rest])
 
 
+def indices_of_slice(cut: str, indices: str, count: int) -> str:
+    """The `line` of (slice a)[is...] with so many indices as one of a, of the lines of both nodes.
+
+    >>> both = indices_of_slice(written_index("a.py:3", "x", [0], cut="x[:1]"), "a.py:4", 1)
+    >>> print(line_of(both), "has", outside_text(both, "t", 0, 0, 0).partition("; ")[0])
+    a.py:3 and a.py:4 has index 0 of x is out of range in dimension 0 of extent 0: x[:1] goes beyond
+    """
+    _, entries, text = _unpacked(cut)
+    return _packed(joined_lines(cut, indices), entries[:count], text)
+
+
 def joined_lines(first: str, second: str) -> str:
     """The `line` of what replaces two nodes and was written in both places, or in one of them; of the indices nothing
     is told but what the node has.

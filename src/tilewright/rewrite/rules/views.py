@@ -8,7 +8,7 @@ from tilewright.ir.nodes import Atom, Body, Literal, Statement, Variable
 from tilewright.ir.scalars import I64
 from tilewright.ir.sizes import Size
 from tilewright.ir.traversal import mentioned
-from tilewright.ir.written_indices import chosen_indices, joined_indices, joined_lines
+from tilewright.ir.written_indices import chosen_indices, indices_of_slice, joined_indices, joined_lines
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 
 
@@ -101,7 +101,8 @@ def index_slice(at: Place) -> Body | Declined:
     kept = inner.dimensions[len(indices) :]
     if not all(_is_whole(one, inner.array, d + len(indices)) for d, one in enumerate(kept)):
         return no_match("a dimension without an index is cut")
-    return at.become(nodes.Index(inner.array, tuple(indices), joined_lines(inner.line, index.line)))
+    line = indices_of_slice(inner.line, index.line, len(indices))
+    return at.become(nodes.Index(inner.array, tuple(indices), line))
 
 
 @rule("simplification", nodes.Index)
