@@ -323,6 +323,22 @@ def test_sizes_and_loop_indices_take_the_type_that_they_meet() -> None:
     assert types == ["[n]f32", "[n]i32", "[n]f32", "f32", "i32", "[n]f64", "i64", "[n]f32"]
 
 
+def test_sizes_and_loop_indices_meet_floats_of_python_as_numbers_of_python_do() -> None:
+    def several(xs: Any, n: Any) -> Any:
+        return xs * (0.5 * n), (n - 1) * 0.25, n > 2.5, n // 2.0, n % 1.5, 1.0 - n, xs + (n * 2.0)
+
+    @tw.program
+    def traced(xs: tw.f32["n"]) -> Any:
+        looped = tw.loop(3, 0, lambda i, a: a + 0.5 * i)
+        return *several(xs, xs.shape[0]), looped, tw.loop(3, xs, lambda i, now: now + 0.5 * i)
+
+    xs = A[0].astype(np.float32)
+    found, expected = traced(xs), (*several(xs, len(xs)), 1.5, xs + np.float32(1.5))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+        assert ours.dtype == np.asarray(theirs).dtype
+
+
 def test_programs_inside_programs() -> None:
     @tw.program
     def norm(xs: tw.float_["k"]) -> Any:

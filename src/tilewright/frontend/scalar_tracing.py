@@ -340,6 +340,13 @@ def _apply_traced(builder: Builder, operator: str, operands: Sequence[Any]) -> S
     is_traced = any(isinstance(one, ScalarProxy) for one in given)
     numbers = [one for one in values if not isinstance(one, ScalarProxy)]
     scalar = promoted_for_numbers(meeting_type(proxies), numbers) if is_traced else type_of_numbers(given)
+    if (
+        is_traced
+        and scalar.kind in "iu"
+        and all(one.weak for one in proxies)
+        and any(type(one) is float for one in values)
+    ):
+        scalar = F64  # numbers of Python's both, as a size times 0.5
     if scalar == BOOL:
         operator = _LOGIC_OF_BOOL.get(operator, operator)
         scalar = I8 if operator in _NUMBERS_OF_BOOL else scalar
