@@ -472,6 +472,39 @@ def test_wrong_generic_arguments_and_dtypes() -> None:
         axpy.trace("f4", "f8", "f4")
 
 
+@pytest.mark.parametrize("type_", ["f16", "bf16", "f32", "i64", "u64", "u8"])
+def test_numbers_beyond_a_type_that_are_given_back(type_: str) -> None:
+    """Results that are arguments, which no kernel reads."""
+    if type_ == "bf16":
+        pytest.importorskip("ml_dtypes")
+    annotation = getattr(tw, type_)
+
+    @tw.program
+    def same(value: annotation) -> Any:  # type: ignore[valid-type]
+        return value
+
+    for _ in range(2):  # by the plan of the first call, too
+        if type_ in ("f16", "bf16", "f32"):
+            assert float(same(2**200)) == np.inf
+            with pytest.raises(OverflowError, match=r"parameter value of type b?f(16|32) does not hold an integer"):
+                same(2**2000)
+        else:
+            for number in (-(2**63) - 1, 2**64):
+                with pytest.raises(OverflowError, match=f"parameter value of type {type_} does not hold {number}"):
+                    same(number)
+        assert same(100) == 100
+
+
+def test_what_is_no_number_for_a_generic_parameter() -> None:
+    @tw.program
+    def same(value: tw.integer_) -> Any:
+        return value
+
+    for wrong, said in ((None, "None of type NoneType"), ("1", "'1' of type str"), (2**70, f"{2**70} of type int")):
+        with pytest.raises(TypeError, match=f"program same: parameter value: integer_ does not take {said}"):
+            same(wrong)
+
+
 def test_wrong_out() -> None:
     with pytest.raises(ValueError, match="shape"):
         axpy(1, X, X, out=np.empty(4, "f4"))

@@ -58,7 +58,12 @@ def accepted(
         order = [bool, int, float, complex].index(type(argument))
         scalar = preferred if order <= "bifc".index(preferred.kind.replace("u", "i")) else scalar_of_number(argument)
     else:
-        scalar = scalar_of_number(argument)
+        try:
+            scalar = scalar_of_number(argument)
+        except TypeError:  # text, None, and integers beyond 64 bits
+            raise TypeError(
+                f"program {program}: parameter {parameter.name}: {annotation} does not take {value_text(argument)}"
+            ) from None
     if scalar not in annotation.accepts:
         raise TypeError(f"program {program}: parameter {parameter.name}: {annotation} does not take dtype {scalar}")
     return scalar

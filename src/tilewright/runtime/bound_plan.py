@@ -162,9 +162,13 @@ def _cpu_result(result: Result, kept: Sequence[Any], addresses: Sequence[int], a
 
 
 def _known(result: Result, arguments: Sequence[Any]) -> Any:
-    if result.argument is not None:
-        return result.element.numpy.type(arguments[result.argument])
-    return result.value
+    if result.argument is None:
+        return result.value
+    value = arguments[result.argument]
+    converted = _scalar(value, result.element)
+    # Integers by way of a float: the type of bf16 takes none beyond i64. Others are rounded once.
+    with np.errstate(over="ignore"):
+        return result.element.numpy.type(converted if type(value) is int else value)
 
 
 def _cpu_step(plan: BoundPlan, record: object, scalars: Scalars) -> CpuStep:
