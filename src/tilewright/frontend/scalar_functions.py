@@ -183,6 +183,8 @@ def conj(value: Any) -> Any:
 def cast(value: Any, scalar: object) -> Any:
     """Conversion to another scalar type (`tw.f32`, a NumPy dtype or a name); of floats to integers towards zero.
 
+    What numbers out of the range of the integer type, infinities and nans give is up to the device, as in NumPy.
+
     >>> int(cast(2.75, "i32"))
     2
     """
