@@ -100,7 +100,7 @@ def plain(value: Any) -> Any:
     >>> plain(DecidedTruth(True, Builder())), plain(1.5)
     (True, 1.5)
     """
-    return value if getattr(value, "known", None) is None else value.known
+    return value.known if isinstance(value, DecidedTruth) else value
 
 
 def _plain_items(value: Any) -> Any:
