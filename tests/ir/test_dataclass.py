@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -102,7 +103,8 @@ def test_inheritance_defaults_and_same_objects(decorator: Callable[..., Any]) ->
     assert Base(1) != Derived(1) and Derived(1) == Derived(1, [2]) and Derived(2).items == [1]
     assert repr(Derived(1)).endswith("Derived(x=1, items=[1])")
     same = math.nan
-    assert Base(same) == Base(same)
+    if decorator is ours or sys.version_info < (3, 13):  # since when the standard ones compare no objects
+        assert Base(same) == Base(same)
     assert Base(1).__eq__(1) is NotImplemented
     with pytest.raises(TypeError):
         Derived(1, 2, 3)

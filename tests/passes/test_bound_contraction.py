@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from needed_cores import two_cores
 from nests import contraction_of
 
 import tilewright as tw
@@ -27,6 +28,7 @@ def sums_of_products(xss: tw.f64["n", "m"], ys: tw.f64["m"]) -> Any:
     return tw.map(lambda xs: tw.reduce("add", 0, tw.map("mul", xs, ys)), xss)
 
 
+@two_cores
 def test_rounds_of_a_loop_share_the_kernels_of_a_contraction(monkeypatch: pytest.MonkeyPatch) -> None:
     @tw.program
     def shrunk(x: tw.f64[300, 300], z: tw.f64[300]) -> Any:

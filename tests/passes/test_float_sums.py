@@ -106,10 +106,10 @@ def exact(array: np.ndarray[Any, Any], axis: int | tuple[int, ...] | None) -> np
     return np.asarray(array.astype(np.longdouble).sum(axis=axis).astype(np.float64))
 
 
-def assert_tree(found: Any, wanted: np.ndarray[Any, Any], count: int) -> None:
+def assert_tree(found: Any, wanted: np.ndarray[Any, Any], count: int, branches: float = BRANCHES) -> None:
     """All values are of one sign, so that the sum of their absolute values is the sum."""
     error = np.max(np.abs(np.asarray(found, np.float64) - wanted) / wanted) / EPS
-    assert error <= BRANCHES * math.log2(count), f"{error:.1f} eps where log2(n) is {math.log2(count):.1f}"
+    assert error <= branches * math.log2(count), f"{error:.1f} eps where log2(n) is {math.log2(count):.1f}"
 
 
 @each_device
@@ -310,7 +310,10 @@ def test_errors_of_prefixes_of_rows_are_those_of_trees(kind: str, target: str) -
 @pytest.mark.parametrize("hit", [1, 5])
 @pytest.mark.parametrize("m", [2, 20])
 def test_errors_of_rows_in_bins_are_those_of_trees(kind: str, hit: int, m: int) -> None:
-    """Of five bins the first `hit` take all rows: a node has 1024 rows, in four copies of the bins or in one."""
+    """Of five bins the first `hit` take all rows: a node has 1024 rows, in four copies of the bins or in one.
+
+    A copy has 256 values, twice as many as a node of other sums: 298 eps by the bound above.
+    """
     column = values(kind, 400_000)
     at = np.arange(len(column)) % hit
     wanted = np.bincount(at, column.astype(np.float64), 5)
@@ -318,4 +321,4 @@ def test_errors_of_rows_in_bins_are_those_of_trees(kind: str, hit: int, m: int) 
         found = np.asarray(rows_in_bins(xss, at), np.float64)
         assert not np.any(found[hit:])
         for number in range(m):
-            assert_tree(found[:hit, number], wanted[:hit], len(column))
+            assert_tree(found[:hit, number], wanted[:hit], len(column), branches=2 * BRANCHES)

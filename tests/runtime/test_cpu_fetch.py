@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from needed_cores import two_cores
 
 from tilewright.runtime.cpu_driver import driver_text
 from tilewright.runtime.cpu_fetch import fetch_text
@@ -119,11 +120,6 @@ def at_last(condition: Callable[[], bool]) -> bool:
 
 def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
-
-
-two_cores = pytest.mark.skipif(
-    sys.platform.startswith("linux") and len(os.sched_getaffinity(0)) < 2, reason="needs two cores"
-)
 
 
 def mask_of(thread: threading.Thread) -> set[int]:

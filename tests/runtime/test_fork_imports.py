@@ -171,6 +171,7 @@ def test_a_lock_that_is_made_in_the_middle_of_a_fork(imported: bool) -> None:
     program = _IN_THE_MIDDLE_OF_A_FORK
     for word, value in words.items():
         program = program.replace(word, value)
-    ran = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=300)
+    quietly = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program]  # which forks beside threads give
+    ran = subprocess.run(quietly, check=False, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr
     assert not ran.stderr

@@ -125,7 +125,7 @@ def test_a_tuning_that_is_stored(tmp_path: Path) -> None:
         assert store.get("p", "cpu") in ({}, {"outer_0": 1.0}) and store.get("q", "cpu") == {"outer_0": 2.0}
         store.put("p", "cpu", {})
         places += 1
-    assert places > 20
+    assert places > 5
 
 
 def test_workers_that_are_started() -> None:

@@ -13,6 +13,7 @@ import pytest
 from children import true_in_a_child
 from hypothesis import given
 from hypothesis import strategies as st
+from needed_cores import two_cores
 from shared_rounds import aged
 
 import tilewright as tw
@@ -91,6 +92,7 @@ def two_threads() -> Any:
 # --- when a program is run as it is written ---------------------------------------------------------------------------
 
 
+@two_cores
 def test_versions_are_made_by_the_first_call_that_needs_them(two_threads: None) -> None:
     executable = compiled(row_sums)
     plain = compile_program(row_sums.trace(), device_for("cpu"))
@@ -249,6 +251,7 @@ def test_sizes_that_the_program_computes_are_asked_for_when_it_runs() -> None:
 # --- who asks ---------------------------------------------------------------------------------------------------------
 
 
+@two_cores
 def test_threads_that_ask_at_once_make_the_versions_once(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = compiled(row_sums)
     assert executable._versions is not None
@@ -289,6 +292,7 @@ def test_a_child_makes_them_though_a_thread_held_the_lock(two_threads: None) -> 
     assert good
 
 
+@two_cores
 def test_what_cannot_be_made_is_told_by_the_call(two_threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
     executable = compiled(row_sums)
 

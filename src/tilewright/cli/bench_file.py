@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +153,7 @@ def _from_npz(path: Path) -> Callable[[], tuple[Any, ...]]:
             raise ValueError(f"it holds one array of shape {file.shape} without a name: use np.savez")
         with file:
             arrays = {name: file[name] for name in file.files}
-    except (ValueError, EOFError, OSError) as error:
+    except (ValueError, EOFError, OSError, TokenError) as error:
         raise ValueError(f"{path} is no .npz file of arrays: {error}") from None
     arguments = NamedArguments(arrays.values())
     arguments.names = tuple(arrays)

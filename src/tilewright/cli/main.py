@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -136,7 +137,7 @@ def _load(path: Path) -> Any:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
-    except (ValueError, EOFError):
+    except (ValueError, EOFError, TokenError):
         raise ValueError(f"{path} is no .npy file of numbers") from None
     if not isinstance(array, np.ndarray):
         array.close()

@@ -161,7 +161,7 @@ class _Unwritten:
         self._made, self._frozen, self._left = made, frozen, _UNWRITTEN_OBJECTS
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if instance is None or self._left <= 0:
+        if instance is None or isinstance(instance, type) or self._left <= 0:  # a class: `inspect` looks
             return self._written().__get__(instance, owner)
         self._left -= 1
         return partial(self._fill, instance)
