@@ -114,9 +114,8 @@ class MappingPool:
 class _Block(np.ndarray[Any, Any]):
     """The bytes of a mapping, as an array refers to them; dies with the last such array.
 
-    An array, since NumPy makes one in a fifth of the time that a buffer of `ctypes` takes, which large results of short
-    kernels spend most of their time on. Whoever asks an array for its base, and that for parts of it, gets objects of
-    this class that have no mapping, and refer to this one.
+    An array, since NumPy makes one in a fifth of the time that a buffer of `ctypes` takes. Whoever asks an array for
+    its base, and that for parts of it, gets objects of this class that have no mapping, and refer to this one.
     """
 
     pool: MappingPool
