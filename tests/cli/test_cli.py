@@ -84,6 +84,10 @@ def test_einsum_refuses_with_a_reason(files: tuple[Path, Path, np.ndarray, np.nd
     assert "there is no file" in refused("einsum", "ij->ji", str(tmp_path / "none.npy"))
     (tmp_path / "text.npy").write_text("1 2 3")
     assert "no .npy file of numbers" in refused("einsum", "i->i", str(tmp_path / "text.npy"))
+    saved = tmp_path / "damaged.npy"
+    np.save(saved, np.ones(3))
+    saved.write_bytes(saved.read_bytes().replace(b"(3,)", b"(3,\0", 1))  # from 3.12 on an error of Python's tokenizer
+    assert "no .npy file of numbers" in refused("einsum", "i->i", str(saved))
     np.save(tmp_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
     assert "no .npy file of numbers" in refused("einsum", "i->i", str(tmp_path / "objects.npy"))
     np.savez(tmp_path / "several.npz", x=np.ones(2))

@@ -246,6 +246,14 @@ def test_constants_of_known_sizes() -> None:
         sixth(np.ones((2, 5)))
 
 
+def test_numpy_integers_of_no_dimension_are_indices() -> None:
+    @tw.program
+    def element(xss: tw.f64[2, 5]):
+        return xss[np.array(1), np.int64(-1)]
+
+    assert element(np.arange(10.0).reshape(2, 5)) == 9
+
+
 def skip_without(target: str) -> None:
     """Skip a test, saying why, where there is no such device."""
     try:
