@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from permute_support import SMALL_CACHES
 
-from tilewright.ir.scalars import F32, U8, U16
+from tilewright.ir.scalars import F32, F64, U8, U16
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, add, integer, operation
 from tilewright.kernel.traversal import bodies, walk, with_bodies
+from tilewright.machine.paces import MESH
 from tilewright.passes.permute.kernel import permute_launch
 from tilewright.runtime import cpu_pool
 from tilewright.runtime.backends import argument_block
@@ -31,6 +32,7 @@ def marked(body, asked, count):
     return tuple(found)
 
 
+@pytest.mark.parametrize("pace", [PAST.pace, replace(MESH, held=0)], ids=["", "mesh"])
 @pytest.mark.parametrize(
     ("element", "shape", "order"),
     [
@@ -40,16 +42,17 @@ def marked(body, asked, count):
         (F32, (24, 28, 24, 32), (3, 1, 2, 0)),  # rows of fewer lines
         (U16, (256, 2048), (1, 0)),
         (U8, (1088, 1984), (1, 0)),
+        (F64, (512, 520), (1, 0)),
     ],
 )
-def test_every_line_is_asked_for(element, shape, order):
+def test_every_line_is_asked_for(element, shape, order, pace):
     count = int(np.prod(shape))
     source = aligned_empty((count,), np.dtype(f"u{element.bytes}"))
     target = aligned_empty((count,), source.dtype)
     seen = np.zeros(count + 2, np.uint8)
     view = np.zeros(shape, np.uint8).transpose(order)
     steps = np.zeros(view.shape, np.uint8).strides
-    launch = permute_launch(element, view.shape, view.strides, steps, (0, 0), PAST)
+    launch = permute_launch(element, view.shape, view.strides, steps, (0, 0), replace(PAST, pace=pace))
     asked = Buffer("asked", U8)
     code = launch.kernel
     assert source.ctypes.data % 64 == 0

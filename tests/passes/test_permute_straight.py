@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from permute_support import SMALL_CACHES, check_copy, drawn_squares, form_of, target_view
 
 from tilewright.contraction.tensor_operation import TensorDimension, TensorOperation
-from tilewright.ir.scalars import F16, F32, F64, U8
+from tilewright.ir.scalars import F16, F32, F64, U8, scalar_type_of
 from tilewright.machine.named import named_machine
 from tilewright.machine.paces import MESH
 from tilewright.passes.permute.choose import permute_form
@@ -47,6 +47,24 @@ def test_a_server_reads_long_rows_as_few_streams(element, rows, lines):
     """4096 x 4096 of four bytes are 1.08 times as fast so, 8192 x 8192 of one byte 1.1 times."""
     tile = form_of(element, (8192, 8192), (1, 0), replace(MANY_WAYS, pace=MESH)).straight
     assert (tile.rows, tile.lines(64 // element.bytes)) == (rows, lines)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "steps", "pace", "in_pairs"),
+    [
+        ("f4", (4096, 4096), (1, 4096), MESH, True),
+        ("f4", (4096, 4096), (1, 4096), MANY_WAYS.pace, False),
+        ("c16", (2048, 2048), (1, 2048), MESH, True),
+    ],
+)
+def test_on_a_server_lines_of_a_column_are_written_in_pairs(dtype, shape, steps, pace, in_pairs):
+    """Past the caches, each with its source in memory (GB/s before and now): 8192 x 8192 of one byte 12, 17,
+    64 x 64 x 64 x 64 reversed of four 15, 20."""
+    element = scalar_type_of(np.dtype(dtype))
+    targets = np.zeros(shape, np.uint8).strides
+    form = permute_form(element, shape, steps, targets, replace(MANY_WAYS, pace=pace))
+    assert form.straight is not None
+    assert form.straight.in_pairs == in_pairs
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from tilewright.kernel.ir import Assign, Buffer, Expression, Shuffle, VectorType, add, integer
 from tilewright.machine.model import power_of_two_at_least
+from tilewright.passes.permute.form import PermuteForm
 from tilewright.passes.permute.writer import PermuteWriter
 
 UNIT = 16  # bytes of a vector within which instructions that interleave two vectors stay
@@ -34,7 +35,7 @@ def squared(w: PermuteWriter, pieces: Sequence[Expression]) -> list[Expression]:
     """A vector for each column, from a piece of each row: pieces side by side, and squares of them transposed."""
     size = w.form.columns
     rows = [_joined(w, pieces[number::size]) for number in range(size)]
-    if unit := _unit(w):
+    if unit := unit_of(w.form):
         return _by_units(w, rows, unit)
     distance = 1
     while distance < size:
@@ -47,43 +48,43 @@ def squared(w: PermuteWriter, pieces: Sequence[Expression]) -> list[Expression]:
     return rows
 
 
-def _unit(w: PermuteWriter) -> int:
+def unit_of(form: PermuteForm) -> int:
     """Atoms of a unit, if squares are one wide, or as wide as a vector of two or four; else 0."""
-    form = w.form
-    unit, rest = divmod(UNIT, form.atom * w.bytes)
+    unit, rest = divmod(UNIT, form.atom * form.word.bytes)
     return unit if not rest and (form.columns == unit or form.columns == form.lanes in (2 * unit, 4 * unit)) else 0
 
 
 def _by_units(w: PermuteWriter, rows: Sequence[Expression], unit: int) -> list[Expression]:
     """The same by instructions that interleave the lower or the upper halves of all units of two vectors, and pick
-    whole units: each takes half the time of one that picks lanes anywhere.
+    whole units: each takes half the time of one that picks lanes anywhere."""
+    groups = [units_of(w, rows[begin : begin + unit], unit) for begin in range(0, len(rows), unit)]
+    found = [columns_of(w, vectors, unit) for vectors in zip(*groups, strict=True)]
+    return [one for g in range(len(groups)) for one in (vectors[g] for vectors in found)]
 
-    Interleaving the first half of the rows with the second one as often as the unit can be halved transposes squares of
-    units. Then unit g of vector j has column g * unit + j of some rows, and units change places between the vectors.
+
+def units_of(w: PermuteWriter, rows: Sequence[Expression], unit: int) -> list[Expression]:
+    """Squares of units, transposed: of as many rows as a unit has atoms, unit g of vector j has column g * unit + j.
+
+    Interleaving the first half of the rows with the second one as often as the unit can be halved does that.
     """
-    lanes = w.form.lanes
+    lanes, group = w.form.lanes, list(rows)
     halves = [
         [begin + at for begin in range(first, lanes, unit) for k in range(unit // 2) for at in (k, lanes + k)]
         for first in (0, unit // 2)
     ]
-    groups = []
-    for begin in range(0, len(rows), unit):
-        group = list(rows[begin : begin + unit])
-        for _ in range(unit.bit_length() - 1):
-            pairs = zip(group[: unit // 2], group[unit // 2 :], strict=True)
-            group = [_of_atoms(w, one, two, half) for one, two in pairs for half in halves]
-        groups.append(group)
-    if len(groups) == 1:
-        return groups[0]
+    for _ in range(unit.bit_length() - 1):
+        pairs = zip(group[: unit // 2], group[unit // 2 :], strict=True)
+        group = [_of_atoms(w, one, two, half) for one, two in pairs for half in halves]
+    return group
+
+
+def columns_of(w: PermuteWriter, vectors: Sequence[Expression], unit: int) -> list[Expression]:
+    """Columns g * unit + j of all rows for every g, from the vectors j of each group of rows: units change places."""
+    lanes, found = w.form.lanes, list(vectors)
     even, odd = ([begin + k for begin in range(first, 2 * lanes, 2 * unit) for k in range(unit)] for first in (0, unit))
-    steps = len(groups).bit_length() - 1
-    found: list[list[Expression]] = []
-    for vectors in zip(*groups, strict=True):
-        some = list(vectors)
-        for _ in range(steps):
-            some = [_of_atoms(w, some[k], some[k + 1], half) for half in (even, odd) for k in range(0, len(some), 2)]
-        found.append(some)
-    return [one for g in range(len(groups)) for one in (vectors[g] for vectors in found)]
+    for _ in range(len(vectors).bit_length() - 1):
+        found = [_of_atoms(w, found[k], found[k + 1], half) for half in (even, odd) for k in range(0, len(found), 2)]
+    return found
 
 
 def _of_atoms(w: PermuteWriter, one: Expression, two: Expression, atoms: Sequence[int]) -> Expression:

@@ -13,7 +13,15 @@ its beginning and those that are left at its end: one square, written in two par
             write     a cache line of each column
 
 A run of a kilobyte is read of each row before the next tile's turn comes, and two neighbouring lines of the target are
-written one soon after the other: single lines, far apart, take memory two to three times as long.
+written one soon after the other: single lines, far apart, take memory two to three times as long. On a server's mesh,
+where stores past the caches and reads wait in the same buffers, not even a square may lie between the two: there each
+square is left half transposed in the first cache, until lines of all rows of the tile are written column by column.
+
+    for each line of columns, for each of the two lines of rows, for each group of rows:
+            ask       for as many lines of the next tile
+            units     of 16 bytes, transposed in registers
+    for each column of a unit, for each unit of a line:
+            write     the lines of a column
 """
 
 from __future__ import annotations
@@ -28,7 +36,7 @@ from tilewright.ir.scalars import BOOL, I64
 from tilewright.kernel import ir as kernel
 from tilewright.kernel.ir import Buffer, Expression, add, integer, load, multiply, operation
 from tilewright.passes.permute.run_rows import RunRows
-from tilewright.passes.permute.squares import square_columns
+from tilewright.passes.permute.squares import columns_of, square_columns, unit_of, units_of
 from tilewright.passes.permute.straight_form import READ_LINES
 from tilewright.passes.permute.tiles import LINE, StraightTile
 from tilewright.passes.permute.writer import PermuteWriter
@@ -74,33 +82,31 @@ def write_straight(
     run = RunRows(w, tile.run)
     start = w.let(operation("sub", source, run.place(begin)[1]), "start")
     run.find(w.let(add(begin, odd), "first"), rows, w.form.lanes, start, starts, integer(0))
+    lines = _TargetLines(w, place, whole)
     ask = _asking(w, tile, place, starts, rows)
-
-    def columns(read: Expression, written: Expression) -> None:
-        def square(r: Expression) -> None:
-            ask()
-            _square(w, place, whole, starts, r, read, written)
-
-        w.loop("r", integer(0), rows, square, step=w.form.lanes)
-
-    _lines(w, tile, place, column, columns)
+    body = (
+        _half_transposed(w, tile, lines, starts, rows, ask)
+        if tile.in_pairs
+        else _one_by_one(w, lines, starts, rows, ask)
+    )
+    _columns(w, tile, place, column, body)
 
 
 def _asking(
     w: PermuteWriter, tile: StraightTile, place: _Place, starts: Buffer, rows: Expression
 ) -> Callable[[], None]:
-    """What asks for lines of the next tile beside a square: for as many as it reads, of one row after the other.
+    """What asks for lines of the next tile beside those that are read: for as many, of one row after the other.
 
-    They are all lines of a row or of some, or a part of one, and the next square asks for those that follow: a line of
-    each of many rows takes memory twice as long.
+    They are all lines of a row or of some, or a part of one, and the next time those that follow are asked for: a line
+    of each of many rows takes memory twice as long.
     """
-    lanes, many = w.form.lanes, tile.lines(w.form.lanes)
+    many, at_once = tile.lines(w.form.lanes), unit_of(w.form) if tile.in_pairs else w.form.lanes
     ends = Buffer(w.emit.name("ends"), I64, kernel.Space.WORKSPACE, 2 * READ_LINES)
     w.arrays.append(ends)
     _find_ends(w, tile, ends)
     lines = w.parameter("lines", many)
-    width = w.parameter("width", -(-many // max(1, many // lanes)))
-    parts = w.parameter("parts", -(-lanes // many))
+    width = w.parameter("width", -(-many // max(1, many // at_once)))
+    parts = w.parameter("parts", -(-at_once // many))
     turn, after = w.emit.declare(integer(0), "row"), w.emit.declare(integer(0), "after")
 
     def part(_: Expression) -> None:
@@ -148,7 +154,7 @@ def _find_ends(w: PermuteWriter, tile: StraightTile, ends: Buffer) -> None:
     level(len(tile.columns) - 1, integer(0), integer(0))
 
 
-def _lines(
+def _columns(
     w: PermuteWriter,
     tile: StraightTile,
     place: _Place,
@@ -183,47 +189,114 @@ def _lines(
     level(len(tile.columns) - 1, integer(0), integer(0))
 
 
-def _square(
-    w: PermuteWriter,
-    place: _Place,
-    whole: Expression,
-    starts: Buffer,
-    r: Expression,
-    read: Expression,
-    written: Expression,
-) -> None:
-    """One square, and the lines of its columns."""
-    form, lanes, atom = w.form, w.form.lanes, integer(w.form.atom)
-    rows: Sequence[Expression] = [w.let(add(load(starts, add(r, integer(i))), read), "from") for i in range(lanes)]
-    step = w.parameter("to_step", form.column.target if form.column is not None else 0)
-    at = w.let(add(place.odd, r), "at")
-    to = w.let(add(add(place.target, written), multiply(at, atom)), "to")
-    left = w.let(operation("sub", whole, add(place.begin, at)), "left")
-    kind = kernel.VectorType(BOOL, form.vector)
+class _TargetLines:
+    """Writes lines of the target: of `lanes` rows and a column each, from the row `at` of the tile on."""
 
-    def lines(vectors: Sequence[tuple[int, Expression]], past: bool = True) -> None:
-        for c, vector in vectors:
-            where = w.let(add(to, multiply(integer(c), step)), "to")
-            w.emit.emit(kernel.Store(w.target, where, vector, aligned=past, nontemporal=past))
+    def __init__(self, w: PermuteWriter, place: _Place, whole: Expression) -> None:
+        self.w = w
+        self.place = place
+        self.whole = whole
+        self.step = w.parameter("to_step", w.form.column.target if w.form.column is not None else 0)
 
-    def whole_lines(vectors: Sequence[tuple[int, Expression]]) -> None:
-        if place.on_lines is None:
-            lines(vectors)
+    def first(self, at: Expression, written: Expression) -> Expression:
+        """Where the line of the first column begins."""
+        words = multiply(add(self.place.odd, at), integer(self.w.form.atom))
+        return self.w.let(add(add(self.place.target, written), words), "to")
+
+    def left(self, at: Expression) -> Expression:
+        """Rows of the run from this one on."""
+        w, place = self.w, self.place
+        return w.let(operation("sub", self.whole, add(add(place.begin, place.odd), at)), "left")
+
+    def whole_lines(self, vectors: Sequence[tuple[Expression, Expression]]) -> None:
+        """Write (words from the line of the first column, a line) where there are rows for all of it."""
+
+        def store(past: bool) -> None:
+            for where, vector in vectors:
+                self.w.emit.emit(kernel.Store(self.w.target, where, vector, aligned=past, nontemporal=past))
+
+        if self.place.on_lines is None:
+            store(True)
         else:
-            w.when(place.on_lines, partial(lines, vectors), partial(lines, vectors, past=False))
+            self.w.when(self.place.on_lines, partial(store, True), partial(store, False))
 
-    def parts(vectors: Sequence[tuple[int, Expression]]) -> None:
-        there = w.let(multiply(left, atom), "there")
+    def parts(self, left: Expression, vectors: Sequence[tuple[Expression, Expression]]) -> None:
+        """Write the same with the last rows of the run, and behind them its first ones."""
+        w, form = self.w, self.w.form
+        kind = kernel.VectorType(BOOL, form.vector)
+        there = w.let(multiply(left, integer(form.atom)), "there")
         tail = w.let(kernel.FirstLanes(there, kind), "tail")
         head = w.let(kernel.FirstLanes(w.let(operation("sub", integer(form.vector), there), "rest"), kind), "head")
-        back = w.let(multiply(operation("sub", left, whole), atom), "back")
-        for c, vector in vectors:
-            where = w.let(add(to, multiply(integer(c), step)), "to")
+        back = w.let(multiply(operation("sub", left, self.whole), integer(form.atom)), "back")
+        for where, vector in vectors:
             w.emit.emit(kernel.Store(w.target, where, vector, mask=tail))
             turned = w.let(kernel.Window(vector, vector, there, kernel.VectorType(form.word, form.vector)), "turned")
             w.emit.emit(kernel.Store(w.target, w.let(add(where, back), "to"), turned, mask=head))
 
-    columns = square_columns(w, w.source, rows)
-    while vectors := list(islice(columns, form.columns)):  # as many as there are registers for
+
+def _one_by_one(
+    w: PermuteWriter, lines: _TargetLines, starts: Buffer, rows: Expression, ask: Callable[[], None]
+) -> Callable[[Expression, Expression], None]:
+    """What writes a line of columns: one square after the other, each straight from registers."""
+    form, lanes = w.form, w.form.lanes
+
+    def square(r: Expression, read: Expression, written: Expression) -> None:
+        ask()
+        pieces = [w.let(add(load(starts, add(r, integer(i))), read), "from") for i in range(lanes)]
+        to, left = lines.first(r, written), lines.left(r)
         is_whole = operation("ge", left, integer(lanes))
-        w.when(is_whole, partial(whole_lines, vectors), partial(parts, vectors))
+        columns = square_columns(w, w.source, pieces)
+        while some := list(islice(columns, form.columns)):  # as many as there are registers for
+            vectors = [(w.let(add(to, multiply(integer(c), lines.step)), "to"), one) for c, one in some]
+            w.when(is_whole, partial(lines.whole_lines, vectors), partial(lines.parts, left, vectors))
+
+    return lambda read, written: w.loop("r", integer(0), rows, lambda r: square(r, read, written), step=lanes)
+
+
+def _half_transposed(
+    w: PermuteWriter, tile: StraightTile, lines: _TargetLines, starts: Buffer, rows: Expression, ask: Callable[[], None]
+) -> Callable[[Expression, Expression], None]:
+    """What writes a line of columns: units of all its squares first, then column by column the lines of all rows."""
+    form, lanes, unit = w.form, w.form.lanes, unit_of(w.form)
+    groups, squares = lanes // unit, tile.rows // lanes
+    stage = Buffer(w.emit.name("units"), form.word, kernel.Space.WORKSPACE, tile.rows * form.vector)
+    w.arrays.append(stage)
+
+    def square(r: Expression, read: Expression) -> None:
+        base = w.let(multiply(r, integer(form.vector)), "base")
+        for g in range(groups):
+            ask()
+            begins = [add(load(starts, add(r, integer(g * unit + i))), read) for i in range(unit)]
+            pieces = [w.let(w.some_words(w.source, w.let(one, "from"), form.vector), "piece") for one in begins]
+            for j, vector in enumerate(units_of(w, pieces, unit)):
+                w.emit.emit(kernel.Store(stage, add(base, integer((g * unit + j) * form.vector)), vector))
+
+    def line(h: int, j: Expression, to: Expression) -> list[tuple[Expression, Expression]]:
+        """(where it goes, a line) of the columns j of each unit."""
+        base = w.let(multiply(add(j, integer(h * lanes)), integer(form.vector)), "base")
+        some = [w.let(load(stage, add(base, integer(g * unit * form.vector)), form.vector), "units")
+                for g in range(groups)]  # fmt: skip
+        first = w.let(add(to, multiply(j, lines.step)), "to")
+        return [(w.let(add(first, multiply(integer(g * unit), lines.step)), "to"), one)
+                for g, one in enumerate(columns_of(w, some, unit))]  # fmt: skip
+
+    def body(read: Expression, written: Expression) -> None:
+        w.loop("r", integer(0), rows, lambda r: square(r, read), step=lanes)
+        ats = [integer(h * lanes) for h in range(squares)]
+        to, left = [lines.first(at, written) for at in ats], [lines.left(at) for at in ats]
+
+        def together(j: Expression) -> None:
+            of_rows = [line(h, j, to[h]) for h in range(squares)]
+            lines.whole_lines([one for column in zip(*of_rows, strict=True) for one in column])
+
+        def apart(j: Expression) -> None:
+            for h in range(squares):
+                vectors = line(h, j, to[h])
+                is_whole = operation("ge", left[h], integer(lanes))
+                w.when(is_whole, partial(lines.whole_lines, vectors), partial(lines.parts, left[h], vectors))
+
+        w.when(operation("ge", left[-1], integer(lanes)),
+               lambda: w.loop("j", integer(0), integer(unit), together),
+               lambda: w.loop("j", integer(0), integer(unit), apart))  # fmt: skip
+
+    return body

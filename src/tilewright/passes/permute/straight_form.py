@@ -84,7 +84,11 @@ def _tile(copied: Copied, column: PermuteDimension, lanes: int) -> StraightTile 
     inside = sorted((one for one in extents if one not in run and one != column), key=lambda one: abs(one.source))
     tiled = tuple(PermuteDimension(extents[one], one.source, one.target) for one in (column, *inside))
     is_even = all(one.source * nbytes % LINE == 0 for one in (*copied.others, row))
-    return StraightTile(run, rows, tiled, extents, is_even and column.size >= LONG_COLUMN * lanes)
+    return StraightTile(
+        run, rows, tiled, extents,
+        by_lines=is_even and column.size >= LONG_COLUMN * lanes,
+        in_pairs=copied.machine.pace.shares_buffers,
+    )  # fmt: skip
 
 
 def _is_long(run: tuple[PermuteDimension, ...], lanes: int) -> bool:

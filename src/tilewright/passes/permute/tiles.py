@@ -111,6 +111,7 @@ class StraightTile:
         columns: what a tile has of the other dimensions, the source's unit stride first.
         extents: steps of each dimension in a tile; what is not listed has one.
         by_lines: columns are read in whole cache lines of the source, where all its rows begin in the same way.
+        in_pairs: lines of a column that are neighbours are written one right after the other.
     """
 
     run: tuple[PermuteDimension, ...]
@@ -118,6 +119,7 @@ class StraightTile:
     columns: tuple[PermuteDimension, ...]
     extents: dict[PermuteDimension, int]
     by_lines: bool
+    in_pairs: bool
 
     def lines(self, lanes: int) -> int:
         """Lines of the tile's columns, of so many words."""
