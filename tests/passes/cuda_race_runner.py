@@ -7,17 +7,33 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from tilewright.runtime.executable import Executable
 
 CASES = (
     # kind, operator, rows
     ("scan", "affine maps", 500),
     ("segscan", "largest and sum", 200),
 )
+OUT_OF_RANGE = """
+def elements (counts: [n]i64, at: [n]i64) =
+  let (ys: [n]i64) = map n (\\(count: i64, j: i64) ->
+    let (row: [count]i64) = iota count i64
+    let (y: i64) = row[j]
+    in (y)) counts at
+  in (ys)
+"""
+"""Of which every thread has an array of another extent."""
 
 
 def sanitizer_library() -> str | None:
@@ -52,7 +68,8 @@ def log_of_sanitizer(cases: Sequence[tuple[str, str, int]], release: str = "rele
 def _child(release: str, cases: list[tuple[str, str, int]]) -> None:
     import cuda_emulation
     import emulated_device
-    from lowering_checks import check_on
+    import numpy as np
+    from lowering_checks import check_on, compiled
     from segment_cases import OPERATORS, plain, random_values, segmented, shared_out, with_tiles_of
 
     if release == "plain":
@@ -61,6 +78,11 @@ def _child(release: str, cases: list[tuple[str, str, int]]) -> None:
             for ptx, text in cuda_emulation._PTX.items()
         }
     for kind, name, rows in cases:
+        if kind == "indices":
+            with emulated_device.emulated_device(residents=3, sanitizer="thread") as (device, _):
+                _refused(compiled(OUT_OF_RANGE, device), np.arange(rows))
+            print("ran", kind, name)
+            continue
         operator, shape = OPERATORS[name], (2, rows) if kind == "segscan" else (rows,)
         program = segmented(operator, kind, False, True) if kind == "segscan" else plain(operator, kind)
         watched = emulated_device.emulated_device(residents=3, sanitizer="thread")
@@ -68,6 +90,17 @@ def _child(release: str, cases: list[tuple[str, str, int]]) -> None:
             check_on(program, random_values(name, shape, 1), device)
         assert runtime.launched[-1].endswith("_tiles"), runtime.launched
         print("ran", kind, name)
+
+
+def _refused(elements: Executable, numbers: np.ndarray) -> None:
+    """All threads find an index that is 10 more than what their array holds: no two of them are to be mixed."""
+    try:
+        elements(numbers + 1, numbers + 11)
+    except IndexError as error:
+        index, extent = (int(number) for number in re.findall(r"index (\d+) .* extent (\d+)", str(error))[0])
+        assert index == extent + 10, error
+        return
+    raise AssertionError("no index was out of range")
 
 
 if __name__ == "__main__":

@@ -70,6 +70,11 @@ def test_no_races() -> None:
     assert "data race" in log_of_sanitizer(CASES[:1], release="plain")
 
 
+@pytest.mark.skipif(sanitizer_library() is None, reason="there is no g++ with a sanitizer for threads that works")
+def test_threads_do_not_mix_what_they_find_out_of_range() -> None:
+    assert log_of_sanitizer([("indices", "out of range", 40)]) == ""
+
+
 @pytest.mark.opencl
 def test_in_opencl_where_blocks_go_on() -> None:
     """No OpenCL device promises it, but those that are CPUs do it."""

@@ -79,6 +79,8 @@ ITEMS, PER_BLOCK, CHUNK, CHUNKS, THREADS_TOTAL = "%items", "%per_block", "%chunk
 ERRORS = "%errors"
 ERRORS_BUFFER = "errors_0"
 """What kernels call the array in which they note indices that are out of range."""
+CLAIMS_BUFFER = "claims_0"
+"""And the same memory as words of 32 bits, where threads settle which of them notes its own."""
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING, TypeAlias
 from tilewright.ir.counts import same_count
 from tilewright.ir.lmad import LMAD
 from tilewright.ir.nodes import Index, Slice, SliceDimension, Update, Variable
-from tilewright.ir.scalars import BOOL, I64, U64
+from tilewright.ir.scalars import BOOL, I64, U32, U64
 from tilewright.ir.sizes import ONE, ZERO, Size, maximum, product
 from tilewright.ir.views import ArrayView
 from tilewright.kernel import ir as kernel
-from tilewright.kernel.ir import Buffer, Constant, Store
+from tilewright.kernel.ir import AtomicUpdate, Buffer, Constant, Name, Store
 from tilewright.passes.items.lower_scalar import lower_size
-from tilewright.runtime.host import ERRORS, ERRORS_BUFFER, CheckedIndex
+from tilewright.runtime.host import CLAIMS_BUFFER, ERRORS, ERRORS_BUFFER, CheckedIndex
 
 if TYPE_CHECKING:
     from tilewright.passes.items.item_memory import Item
 
 Access: TypeAlias = Index | Slice | Update
+_RECORDS, _CLAIMS = Buffer(ERRORS_BUFFER, I64), Buffer(CLAIMS_BUFFER, U32)
 
 
 def checked(item: Item, index: Size, extent: Size, access: Access, dimension: int) -> Size:
@@ -86,16 +87,38 @@ def record(
     wrong = item.emit.let(wrong, "bad")
     position = 3 * len(item.checks)
     item.checks.append(check)
-    errors = item.buffers.setdefault(ERRORS, Buffer(ERRORS_BUFFER, I64))
-    item.buffer_names[errors.name] = ERRORS
+    errors = error_record(item)
+
+    def tell(*values: kernel.Expression, behind: int = 0) -> None:
+        for place, value in enumerate(values, position + behind):
+            item.emit.emit(Store(errors, Constant(place, I64), value))
 
     def told() -> None:
-        for place, value in enumerate((Constant(1, I64), found, wanted)):
-            item.emit.emit(Store(errors, Constant(position + place, I64), value))
+        if item.by_threads:
+            is_first = _claimed(item, position)
+            item.emit.when(is_first, lambda: tell(found, wanted, behind=1))
+        else:
+            tell(Constant(1, I64), found, wanted)
         item.emit.assign(item.failed, Constant(True, BOOL))
 
     item.emit.when(kernel.operation("and", wrong, kernel.operation("not", item.failed)), told)
     return wrong
+
+
+def _claimed(item: Item, position: int) -> kernel.Expression:
+    """Whether this thread is the first that has anything to record there: the numbers of two would be mixed.
+
+    It puts the 1 into the lower half of the number that says so.
+    """
+    claims, old = error_record(item, _CLAIMS), Name(item.emit.name("claimed"), U32)
+    item.emit.emit(AtomicUpdate(old.name, "or", claims, Constant(2 * position, I64), Constant(1, U32)))
+    return kernel.operation("eq", old, Constant(0, U32))
+
+
+def error_record(item: Item, seen_as: Buffer = _RECORDS) -> Buffer:
+    """The buffer in which a kernel records the checks that fail; or the same memory as words (`CLAIMS_BUFFER`)."""
+    item.buffer_names[seen_as.name] = ERRORS
+    return item.buffers.setdefault(f"%{seen_as.name}", seen_as)
 
 
 def checked_count(item: Item, array: Variable, shape: Sequence[Size]) -> Size | None:

@@ -92,6 +92,7 @@ class Item:
         self.machine: Machine | None = None  # has vectors, in whose lanes points of maps inside may go on
         self.wanted_inside = False  # there are such maps, if the points around them do not go on in lanes
         self.scalar_loops = False  # there are vectors and loops that LLVM shall put into vectors
+        self.by_threads = False  # several threads run the kernel at the same time
         self.side_by_side = False  # threads run points: their own arrays interleave, for neighbours to coalesce
         self.together = 1  # points that go on together in lanes
         self.refused: list[str] = []  # why there are no lanes where there might be

@@ -72,6 +72,7 @@ def lower_points(
     item.definitions.update(sizes or {})
     item.arrays |= {one.name: IotaArray(one.type.shape[0], I64) for one in reads if one.name in iotas}
     schedule = _schedule_of(points, threads_per_block)
+    item.by_threads = threads_per_block > 1 and schedule is not Schedule.SEQUENTIAL
     item.side_by_side = schedule is Schedule.THREADS
     places = [item.arrays[target.name] for target in targets]
     views = [place for place in places if isinstance(place, ArrayView)]

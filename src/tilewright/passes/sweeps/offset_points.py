@@ -8,18 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.ir.nodes import OffsetFolds, Statement, Variable
-from tilewright.ir.scalars import BOOL, I64
+from tilewright.ir.scalars import BOOL
 from tilewright.ir.sizes import ONE, ZERO, Size
 from tilewright.ir.traversal import bound_variables, rebuild, used_variables
-from tilewright.kernel.ir import Buffer, Constant, Expression, Store, integer, operation
+from tilewright.kernel.ir import Constant, Expression, Store, integer, operation
 from tilewright.passes.items import lower_folds
+from tilewright.passes.items.checks import error_record
 from tilewright.passes.items.item_memory import Item
 from tilewright.passes.items.lower_items import call, row_of, view
 from tilewright.passes.items.lower_scalar import lower_size
 from tilewright.passes.items.scalar_values import LoweringError
 from tilewright.passes.points.lower_general import Places, Points, Range
 from tilewright.passes.points.short_folds import ShortFolds
-from tilewright.runtime.host import ERRORS, ERRORS_BUFFER, CheckedIndex
+from tilewright.runtime.host import CheckedIndex
 
 
 def guard_points(offsets: OffsetFolds) -> Points:
@@ -44,8 +45,7 @@ def guard_points(offsets: OffsetFolds) -> Points:
 
         emit.when(operation("gt", lower_size(length, emit), lower_size(count, emit)), look)
         item.checks.append(CheckedIndex(str(offsets.starts), 0, is_guard=True))
-        errors = item.buffers.setdefault(ERRORS, Buffer(ERRORS_BUFFER, I64))
-        item.buffer_names[errors.name] = ERRORS
+        errors = error_record(item)
         emit.when(bad, lambda: emit.emit(Store(errors, integer(0), integer(1))))
 
     return Points((), write_point)
