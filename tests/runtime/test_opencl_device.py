@@ -334,6 +334,24 @@ def test_driver_errors_say_what_was_done(opencl_runtime: OpenCLRuntime) -> None:
         opencl_runtime._build(replace(scale_kernel(), name="other"), text)
 
 
+def test_errors_of_a_launch_say_what_was_launched(
+    opencl_runtime: OpenCLRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that a driver reports when the queue is flushed, too."""
+    module = opencl_runtime._module
+
+    class Failing:
+        def flush(self) -> None:
+            raise module.RuntimeError("flush failed: OUT_OF_RESOURCES")
+
+    source, target = (opencl_runtime.allocate(128) for _ in range(2))
+    compiled = opencl_runtime.compile(scale_kernel(threads=32))
+    monkeypatch.setattr(module, "enqueue_nd_range_kernel", lambda *arguments: None)
+    monkeypatch.setattr(opencl_runtime, "_queue", Failing())
+    with pytest.raises(DeviceError, match="launch of 'scale': flush failed: OUT_OF_RESOURCES"):
+        opencl_runtime.launch(compiled, 1, [source, target], [(32, I64), (3.0, F32)])
+
+
 def test_workspace_is_no_matter_of_a_device(opencl_runtime: OpenCLRuntime) -> None:
     kernel = scale_kernel("with_registers")
     private = Buffer("registers", F32, Space.PRIVATE, size=4)

@@ -127,7 +127,7 @@ class OpenCLRuntime:
             compiled.native.set_args(*arguments)
             self._module.enqueue_nd_range_kernel(self._queue, compiled.native, (blocks * threads,), (threads,))
             self._in_flight.extend(in_place)
-        self._queue.flush()
+            self._queue.flush()
 
     def synchronise(self) -> None:
         """Wait until everything launched has finished."""
