@@ -32,6 +32,17 @@ def test_the_projects_trees(name: str) -> None:
         np.testing.assert_array_equal(found, whole)
 
 
+def test_plans_take_lists_and_refuse_masked_arrays_as_trees_do() -> None:
+    plan = tw.plan_tree("[0,1],[1,2]->[0,2]", [2, 2, 2])
+    a = np.array([[1.0, 2.0], [3.0, 4.0]])
+    for _ in range(2):
+        assert plan(a.tolist(), a).tolist() == plan(a, a).tolist() == (a @ a).tolist()
+        with pytest.raises(TypeError, match=r"a masked array's mask would be lost .* \(input 1\)"):
+            plan(a, np.ma.masked_less(a, 2))
+        with pytest.raises(TypeError, match="None of type NoneType is no array of numbers"):
+            plan(a, None)
+
+
 @pytest.mark.parametrize("name", ["course_lowering_2", "course_optimization_3", "mlp_relu"])
 def test_slices_give_the_same(name: str) -> None:
     tree, sizes = case_named(name)

@@ -19,6 +19,7 @@ from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_ei
 from tilewright.frontend.torch_tensors import einsum_of_tensors, is_tensor
 from tilewright.runtime.collecting import collection_later, imported
 from tilewright.runtime.environment import read_environment
+from tilewright.runtime.result_arrays import check_is_array
 
 if TYPE_CHECKING:  # imported with the compiler, when something is compiled
     from tilewright.frontend.einsum_bind import BoundEinsum
@@ -237,10 +238,8 @@ def _by_form(
         check_factors(alpha=alpha, beta=beta)
     if out is None and beta:
         raise ValueError(f"einsum: beta = {beta} needs out, whose elements it multiplies")
-    if out is not None and not isinstance(out, _NDARRAY):
-        from tilewright.runtime.messages import value_text  # calls from the disk do without
-
-        raise TypeError(f"einsum: out must be a NumPy array, not {value_text(out)}")
+    if out is not None:
+        check_is_array(out, "einsum")
     forms = [(one.dtype, one.shape, one.strides) for one in arrays]
     form_of_out = None if out is None else (out.dtype, out.shape, out.strides)
     made_for = (expression, operand_count, *forms, form_of_out)

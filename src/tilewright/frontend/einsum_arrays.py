@@ -15,11 +15,10 @@ import numpy as np
 
 from tilewright.frontend.torch_tensors import array_of, is_tensor
 from tilewright.runtime.recycling import LARGE
+from tilewright.runtime.result_arrays import is_masked, share_elements
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 Strides: TypeAlias = tuple[int, ...]
-
-_OVERLAP_WORK: Any = 100_000  # how long to look for a shared element before two arrays count as overlapping
 
 
 def as_arrays(operands: Iterable[Any], caller: str = "einsum", kind: str = "operand") -> tuple[Array, ...]:
@@ -34,7 +33,7 @@ def as_array(operand: Any, caller: str = "einsum", which: str = "") -> Array:
         TypeError, ValueError, RuntimeError: for what cannot be one, beginning with the caller, ending with which it is.
     """
     if isinstance(operand, np.ndarray):
-        if hasattr(operand, "mask") and hasattr(operand, "filled"):
+        if is_masked(operand):
             raise TypeError(
                 f"{caller}: a masked array's mask would be lost (the array of shape {operand.shape}); give its .data, "
                 f"or .filled() with a value{which}"
@@ -138,16 +137,6 @@ def _is_large(shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
     return math.prod(shape) * dtype.itemsize >= LARGE
 
 
-def overlap(left: Array, right: Array) -> bool:
-    """Whether two arrays share an element; arrays for which that is too hard to tell count as overlapping."""
-    if not np.may_share_memory(left, right):
-        return False
-    try:
-        return np.shares_memory(left, right, max_work=_OVERLAP_WORK)
-    except np.exceptions.TooHardError:
-        return True
-
-
 def check_factors(**factors: Any) -> None:
     """Refuse factors of a result that are not numbers.
 
@@ -170,7 +159,7 @@ def check_out(out: Array, arrays: Sequence[Array], operand_count: int) -> None:
     if not out.flags.writeable:
         raise ValueError(f"einsum: out is read-only (shape {out.shape}); give an array that can be written")
     for number, one in enumerate(arrays):
-        if overlap(out, one):
+        if share_elements(out, one):
             is_extra = number >= operand_count
             which = f"epilogue operand {number - operand_count}" if is_extra else f"operand {number}"
             raise ValueError(

@@ -25,7 +25,7 @@ from tilewright.frontend.einsum_arrays import (
     large_result,
     row_major_strides,
 )
-from tilewright.frontend.einsum_layout import PlainView, Signature, output_axes, overlaps_itself
+from tilewright.frontend.einsum_layout import PlainView, Signature, output_axes
 from tilewright.frontend.einsum_options import EinsumOptions, check_options, epilogue_of, extra_labels_of, size_tiles
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels, ParsedEinsum, ResolvedEinsum, resolve
 from tilewright.frontend.einsum_path import Path, contraction_path
@@ -41,6 +41,7 @@ from tilewright.ir.nodes import Program
 from tilewright.ir.scalars import scalar_type_of
 from tilewright.runtime.cache import HashedOnce, MemoryCache
 from tilewright.runtime.devices import Device, device_for
+from tilewright.runtime.result_arrays import overlaps_itself
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.runtime.executable import Executable

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -143,20 +142,3 @@ def _is_larger(left: Sequence[int], right: Sequence[int]) -> bool | None:
     """Whether `left` moves by more than `right`; None if no operand moves along both."""
     compared = [a > b for a, b in zip(left, right, strict=True) if a and b]
     return all(compared) if compared else None
-
-
-def overlaps_itself(array: Signature) -> bool:
-    """Whether two elements of an array are one in memory, so that it cannot be written to."""
-    dimensions = zip(array.strides, array.shape, strict=True)
-    moving = sorted((abs(stride), extent) for stride, extent in dimensions if extent > 1)
-    itemsize = array.dtype.itemsize
-    if 0 in array.shape or all(
-        stride >= sum(s * (n - 1) for s, n in moving[:position]) + itemsize
-        for position, (stride, _) in enumerate(moving)
-    ):
-        return False
-    if any(stride < itemsize for stride, _ in moving):
-        return True
-    offsets: Array = reduce(np.add.outer, (np.arange(extent) * stride for stride, extent in moving))
-    places = np.unique(offsets)
-    return len(places) != offsets.size or bool(np.any(np.diff(places) < itemsize))

@@ -19,7 +19,7 @@ import numpy as np
 from tilewright.frontend.einsum_arrays import Array, as_array, as_arrays, can_exist, check_out
 from tilewright.frontend.einsum_bind import BoundEinsum, bind, signature_for
 from tilewright.frontend.einsum_calls import parsed_expression
-from tilewright.frontend.einsum_layout import Signature, overlaps_itself, signature_of
+from tilewright.frontend.einsum_layout import Signature, signature_of
 from tilewright.frontend.einsum_lists import Label, interleaved_key
 from tilewright.frontend.einsum_options import EinsumOptions, hashable_tiles
 from tilewright.frontend.einsum_parse import Labels, read_term
@@ -30,6 +30,7 @@ from tilewright.frontend.torch_tensors import are_there, on_arrays
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.runtime.devices import Device
+from tilewright.runtime.result_arrays import check_is_array, overlaps_itself
 
 
 @dataclass(frozen=True)
@@ -113,9 +114,8 @@ class EinsumPlan:
             if self.beta:
                 raise ValueError(f"plan {self.expression!r}: beta needs out, whose elements it multiplies")
             return self.bound.run(arrays, None)
-        if not isinstance(out, np.ndarray):
-            raise TypeError(f"plan {self.expression!r}: out must be a NumPy array, not {out!r}")
-        if overlaps_itself(signature_of(out)):
+        check_is_array(out, f"plan {self.expression!r}")
+        if overlaps_itself(out):
             raise ValueError(
                 f"plan {self.expression!r}: elements of out lie on one another in memory (strides {out.strides})"
             )

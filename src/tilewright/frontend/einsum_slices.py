@@ -22,7 +22,7 @@ from tilewright.frontend.tree_call import check_limit
 from tilewright.frontend.tree_parse import Leaf, Node, Tree, leaves
 from tilewright.frontend.tree_stored import StoredTree, store_tree
 from tilewright.runtime.devices import Device, device_for
-from tilewright.runtime.messages import value_text
+from tilewright.runtime.result_arrays import check_is_array
 
 
 def computed(
@@ -123,8 +123,7 @@ def _checked_dtype(
 def _form_of_out(text: str, out: Any) -> Signature | None:
     if out is None:
         return None
-    if not isinstance(out, np.ndarray):
-        raise TypeError(f"einsum {text!r}: out must be a NumPy array, not {value_text(out)}")
+    check_is_array(out, f"einsum {text!r}")
     return signature_of(out)
 
 

@@ -12,8 +12,6 @@ import operator
 from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tilewright.frontend.einsum_arrays import Array, as_arrays
 from tilewright.frontend.einsum_quick import with_first
 from tilewright.frontend.torch_tensors import are_there, on_arrays
@@ -21,6 +19,7 @@ from tilewright.frontend.tree_stored import StoredTree, record_of, store_tree, s
 from tilewright.runtime.cache import MemoryCache
 from tilewright.runtime.collecting import collection_later, imported
 from tilewright.runtime.environment import read_environment
+from tilewright.runtime.result_arrays import check_is_array
 
 if TYPE_CHECKING:  # imported when a tree is planned
     from tilewright.frontend.tree_parse import Node
@@ -102,8 +101,8 @@ def einsum_tree(
             "einsum_tree: input", arrays, out,
         )  # fmt: skip
     given = as_arrays(arrays, "einsum_tree", "input")
-    if out is not None and not isinstance(out, np.ndarray):
-        raise TypeError(f"einsum_tree: out must be a NumPy array, not {_value_text(out)}")
+    if out is not None:
+        check_is_array(out, "einsum_tree")
     plan, record = planned(tree, sizes, given, out, dtype=dtype, target=target, memory_limit=memory_limit)
     native = given if isinstance(plan, StoredTree) else plan.native(given)
     result = plan(*native, out=out)

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, can_exist, empty_result, fresh_strides, large_result, overlap
+from tilewright.frontend.einsum_arrays import Array, as_arrays, can_exist, empty_result, fresh_strides, large_result
 from tilewright.frontend.einsum_bind import executable_of
-from tilewright.frontend.einsum_layout import overlaps_itself, signature_of
 from tilewright.frontend.einsum_parse import Labels
 from tilewright.frontend.einsum_quick import QuickCalls
 from tilewright.frontend.torch_tensors import are_there, on_arrays
@@ -28,7 +27,7 @@ from tilewright.ir.scalars import ScalarType, compute_type
 from tilewright.runtime.devices import Device, device_for
 from tilewright.runtime.flat_plan import FlatPlan
 from tilewright.runtime.memory import aligned_empty
-from tilewright.runtime.messages import value_text
+from tilewright.runtime.result_arrays import check_is_array, overlaps_itself, share_elements
 
 _Index = tuple[slice, ...]
 
@@ -102,6 +101,7 @@ class TreePlan:
                     return found
         if are_there(arrays, out):
             return on_arrays(self, f"tree {self.resolved.tree}: input", arrays, out)
+        arrays = as_arrays(arrays, f"tree {self.resolved.tree}", "input")
         self._check(arrays)
         if out is not None:
             self._check_out(out, arrays)
@@ -158,19 +158,18 @@ class TreePlan:
                 raise TypeError(f"tree {tree.tree}: input {number} has dtype {array.dtype}, planned was {element}")
 
     def _check_out(self, out: Array, arrays: Sequence[Array]) -> None:
+        check_is_array(out, f"tree {self.resolved.tree}")
         text = f"tree {self.resolved.tree}: out"
-        if not isinstance(out, np.ndarray):
-            raise TypeError(f"{text} must be a NumPy array, not {value_text(out)}")
         if out.shape != self.shape:
             raise ValueError(f"{text} has shape {out.shape}, the result has {self.shape}")
         if out.dtype.newbyteorder("=") != self.dtype.numpy:
             raise TypeError(f"{text} has dtype {out.dtype}, the result has {self.dtype.numpy}")
         if not out.flags.writeable:
             raise ValueError(f"{text} is read-only")
-        if overlaps_itself(signature_of(out)):
+        if overlaps_itself(out):
             raise ValueError(f"{text} has elements that lie on one another in memory (strides {out.strides})")
         for number, array in enumerate(arrays):
-            if overlap(out, array):
+            if share_elements(out, array):
                 raise ValueError(f"{text} shares memory with input {number}, which is read while out is written")
 
     # --- running
