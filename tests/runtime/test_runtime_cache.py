@@ -128,6 +128,19 @@ def test_link_in_place_of_an_entry_is_refused(tmp_path: Path) -> None:
         assert cache.get(KEY) is None
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_pipe_in_place_of_an_entry_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "c")
+    cache.put(KEY, b"payload")
+    (path,) = entries(tmp_path / "c")
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.warns(CacheWarning, match="cannot be read .it is no regular file"):
+        assert cache.get(KEY) is None
+    cache.put(KEY, b"again")
+    assert cache.get(KEY) == b"again"
+
+
 def test_full_disk_gives_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = DiskCache(tmp_path / "c")
     cache.put(KEY, b"x")

@@ -354,12 +354,17 @@ def _why_not_private(status: os.stat_result) -> str | None:
 
 def _read_owned(path: str) -> bytes:
     """The content of a regular file that only this user can write; OSError otherwise."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0))
-    with os.fdopen(descriptor, "rb") as file:
-        reason = _why_not_private(os.fstat(file.fileno()))
+    flags = (getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC"))
+    descriptor = os.open(path, sum(flags, os.O_RDONLY))  # a pipe is opened without waiting for who writes to it
+    try:
+        status = os.fstat(descriptor)
+        reason = _why_not_private(status) if stat.S_ISREG(status.st_mode) else "is no regular file"
         if reason:
             raise PermissionError(f"it {reason}")
-        return file.read()
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def _write_atomically(path: str, data: bytes) -> None:
