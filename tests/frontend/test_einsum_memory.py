@@ -164,3 +164,23 @@ def test_results_lie_in_the_same_order_as_without_a_limit(order: str) -> None:
     found = tw.einsum("ij,jk->ik", a, b, order=order, memory_limit=10**6)
     np.testing.assert_array_equal(found, whole)
     assert found.strides == whole.strides
+
+
+def test_a_too_large_intermediate_is_told_by_its_indices() -> None:
+    side, path, one = 2**21, [(0, 1), (0, 1)], np.float16(1)
+    arrays = [np.broadcast_to(one, shape) for shape in ((side, 1, 2), (1, 2, side), (side, 2))]
+    plan = tw.plan("pxj,xjq,ql->lp", *arrays, dtype="f16", out_dtype="f64", optimize=path)
+    for call in (
+        lambda: tw.einsum("pxj,xjq,ql->lp", *arrays, optimize=path),
+        lambda: tw.einsum("pxj,xjq,ql->lp", *arrays, optimize=path, out=np.empty((2, side), np.float16)),
+        lambda: tw.einsum("pxj,xjq,ql->lp", *arrays, optimize=path, semiring="min_plus"),
+        lambda: plan(*arrays),
+    ):
+        with pytest.raises(MemoryError) as refused:
+            call()
+        assert str(refused.value).startswith(
+            f"einsum 'pxj,xjq,ql->lp': the intermediate 'pq' of shape ({side}, {side}) in f32 needs {4 * side**2} "
+            "bytes (16.0 TiB), but the host has "
+        )
+    with pytest.raises(MemoryError, match="the intermediate 'pq' of shape"):
+        tw.einsum("pj,jq,qp->", arrays[0][:, 0], arrays[1][0], np.broadcast_to(one, (side, side)), optimize=path)

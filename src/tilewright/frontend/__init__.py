@@ -6,7 +6,7 @@ einsum    einsum.py, einsum_plan.py, tensordot.py; einsum_calls.py, einsum_lists
           compiles it;
           einsum_hurried.py puts that off for new shapes; einsum_quick.py and einsum_stored.py are short cuts for calls
           that were met before, einsum_memory.py and einsum_slices.py are for calls with a limit of memory,
-          einsum_traced.py for calls in programs
+          einsum_traced.py for calls in programs, einsum_too_large.py for those that need too much
 trees     tree.py, tree_call.py, tree_plan.py; tree_parse.py, tree_steps.py, tree_layout.py, tree_memory.py,
           tree_program.py, tree_text.py, deep_trees.py
 on disk   contraction_stored.py (plans, trees, epilogues), tree_stored.py (calls of trees), path_stored.py (paths),

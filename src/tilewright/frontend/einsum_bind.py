@@ -141,7 +141,7 @@ class BoundEinsum:
             return self._view(arrays[0])
         given, arrays = arrays, self.prepared(arrays)
         if not self.shape:
-            value = self.executable(*arrays)
+            value = self._computed(arrays)
             if self.quick is not None:
                 self.quick.learn(arrays, None, np.empty((), self.dtype), given)
             if out is None:
@@ -151,7 +151,7 @@ class BoundEinsum:
         written = None if self.indirect else out
         result = empty_result(self.shape, self.dtype, self.axes) if written is None else written
         if 0 not in self.shape:
-            self.executable(*arrays, out=result if self.squeezed is None else self.squeezed(result))
+            self._computed(arrays, out=result if self.squeezed is None else self.squeezed(result))
             if self.quick is not None:
                 self.quick.learn(arrays, result, None, given)
         if out is None:
@@ -159,6 +159,17 @@ class BoundEinsum:
         if written is None:
             out[...] = result
         return out
+
+    def _computed(self, arrays: Sequence[Array], **out: Array) -> Any:
+        assert self.executable is not None and self.program is not None
+        try:
+            return self.executable(*arrays, **out)
+        except MemoryError as error:
+            if type(error) is not MemoryError:  # of a device, which has its own
+                raise
+            from tilewright.frontend.einsum_too_large import too_large
+
+            raise MemoryError(too_large(self.resolved, self.program, error)) from error
 
     def _view(self, array: Array) -> Any:
         spec = self.resolved.spec
