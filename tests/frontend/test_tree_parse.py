@@ -83,6 +83,9 @@ def test_trees_made_by_hand_are_checked_too() -> None:
         ([4, 2.5, 6], "the size of index 1 is 2.5"),
         ({"0": 4, "1": 5}, "index 2 has no size"),
         ({0: 4, 1: 5, 2: 6, "x": 1}, "sizes has 'x', which is no index of the tree"),
+        ({0: 4, 1: 5, 2: 6, "²": 6}, "sizes has '²', which is no index of the tree"),
+        ({0: 4, 1: 5, 2: 6, "1": 7}, "sizes has index 1 twice, the second time as '1'"),
+        ({"0": 4, "1": 5, "2": 6, "01": 5}, "sizes has index 1 twice"),
     ],
 )
 def test_sizes_that_do_not_fit(sizes: object, message: str) -> None:

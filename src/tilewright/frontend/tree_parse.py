@@ -296,7 +296,12 @@ def sizes_of(tree: Tree, sizes: Mapping[Any, int] | Sequence[int]) -> dict[Label
     labels = list(dict.fromkeys(label for leaf in leaves(tree) for label in leaf.labels))
     given: dict[Label, Any]
     if isinstance(sizes, Mapping):
-        given = {int(one) if isinstance(one, str) and one.isdigit() else one: sizes[one] for one in sizes}
+        given = {}
+        for written in sizes:
+            one = int(written) if isinstance(written, str) and written.isdecimal() else written
+            if one in given:
+                raise TreeError(f"tree {tree}: sizes has index {one} twice, the second time as {written!r}")
+            given[one] = sizes[written]
         unknown = [one for one in given if one not in labels]
         if unknown:
             raise TreeError(f"tree {tree}: sizes has {unknown[0]!r}, which is no index of the tree")
