@@ -28,7 +28,7 @@ def test_loops_with_their_body_first_tell_the_order() -> None:
         condition_and_body_first(1.0)
 
 
-@pytest.mark.parametrize("number", ["a", 2.0, None, [2]])
+@pytest.mark.parametrize("number", ["a", 2.0, None, [2], True, np.True_])
 def test_a_number_of_threads_is_an_integer(number: Any) -> None:
     with pytest.raises(TypeError, match=r"the number of threads is .* of type \w+; it must be an integer"):
         tw.set_num_threads(number)

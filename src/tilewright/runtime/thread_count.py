@@ -149,7 +149,7 @@ def _find_out() -> None:
 
 
 def _checked(number: int, what: str) -> int:
-    if not hasattr(number, "__index__"):
+    if isinstance(number, bool) or not hasattr(number, "__index__"):
         from tilewright.runtime.messages import value_text  # calls from the disk do without
 
         raise TypeError(f"{what} is {value_text(number)}; it must be an integer")
