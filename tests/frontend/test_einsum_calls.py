@@ -283,6 +283,8 @@ READ_ONLY.flags.writeable = False
         (("ij,jk->ij", A, B), {"out": A}, ValueError, "out shares memory with operand 0"),
         ((E2, A, B), {"dtype": "f2"}, TypeError, "operand 0 of dtype float32 may not be cast to float16"),
         ((E2, A, B), {"dtype": "nonsense"}, TypeError, "nonsense"),
+        ((E2, A, B), {"dtype": A}, TypeError, r"^einsum 'ij,jk->ik': array\([^;]{,40} is no dtype; supported"),
+        (("\ud800j,jk->\ud800k", A, B), {}, ValueError, r"unexpected '\\ud800' in '\\ud800j'; an index is one letter"),
         ((E2, A, B), {"casting": "blah"}, ValueError, "casting must be one of"),
         ((E2, A, B), {"casting": "same_value"}, ValueError, "casting must be one of"),
         ((E2, A, B), {"order": "W"}, ValueError, "order must be None or one of"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,7 @@ def scalar_type_of(dtype: object) -> ScalarType:
     try:
         numpy_dtype = np.dtype(dtype)  # type: ignore[call-overload]
     except TypeError as error:
-        raise TypeError(f"{dtype!r} is no dtype; supported: {', '.join(SCALAR_TYPES)}") from error
+        raise TypeError(f"{reprlib.repr(dtype)} is no dtype; supported: {', '.join(SCALAR_TYPES)}") from error
     native = numpy_dtype.newbyteorder("=")
     if native in _FROM_NUMPY:
         return _FROM_NUMPY[native]

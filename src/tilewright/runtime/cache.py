@@ -330,7 +330,7 @@ def _disk_cache(folder: str | None, limit_bytes: int) -> DiskCache:
 def _digest_of_key(key_parts: tuple[str, ...]) -> str:
     digest = sha256()
     for part in key_parts:  # the length in front keeps ("a", "bc") and ("ab", "c") apart
-        encoded = part.encode()
+        encoded = part.encode("utf-8", "surrogatepass")  # what users wrote need not be text that can be encoded
         digest.update(len(encoded).to_bytes(8, "little"))
         digest.update(encoded)
     return digest.hexdigest()
