@@ -75,6 +75,14 @@ def test_the_environment_has_the_last_word(monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(only_bound(), BoundEinsum)
 
 
+def test_what_the_environment_cannot_say_is_told_at_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget(monkeypatch)
+    monkeypatch.setattr(einsum_hurried, "_begun", [0])
+    monkeypatch.setenv("TILEWRIGHT_HURRY", "slowly")
+    with pytest.raises(ValueError, match="TILEWRIGHT_HURRY='slowly' is neither 1 nor 0"):
+        tw.einsum(E2, A[3:], B)
+
+
 @pytest.mark.usefixtures("hurry")
 @pytest.mark.parametrize("operands", [2, 3])
 def test_slow_calls_repay_one_sooner(monkeypatch: pytest.MonkeyPatch, operands: int) -> None:

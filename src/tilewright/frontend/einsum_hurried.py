@@ -57,7 +57,7 @@ def bound_or_hurried(
     if stored is not None:
         return HurriedEinsum(stored, stored.calls, contractions * WORTH, compiled, record)
     _begun[0] += contractions
-    if _begun[0] <= AT_ONCE or not is_on("TILEWRIGHT_HURRY", True):
+    if not is_on("TILEWRIGHT_HURRY", True) or _begun[0] <= AT_ONCE:
         return compiled()
     bound = compiled(hurried=True)
     if bound.device is None or bound.device.name != "cpu":
