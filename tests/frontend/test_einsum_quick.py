@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import sys
 import threading
 import time
@@ -131,6 +132,26 @@ def test_einsum_of_many_shapes_and_types() -> None:
                 np.testing.assert_array_equal(result, np.einsum(E2, a, b))
                 assert result.dtype == np.dtype(dtype).newbyteorder("=")
     assert all(len(entries) <= MOST_ENTRIES for entries in einsum_module._RECENT.values())
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i2", "c16", "?"])
+def test_arrays_with_a_dtype_of_their_own_take_the_short_way(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """As those have that come from other processes, and all that are computed from them."""
+    a, b = some(3, 4, dtype=dtype), some(4, 5, dtype=dtype)
+    calls = both_ways(E2, a, b)
+    others = [pickle.loads(pickle.dumps(one)) for one in (a, b)]
+    marked = a.view(np.dtype(dtype, metadata={"unit": "bohr"}))
+    assert others[0].dtype is not a.dtype
+    monkeypatch.setattr(einsum_module, "_by_form", None)
+    monkeypatch.setattr("tilewright.frontend.einsum_plan.as_arrays", None)
+    for call in calls:
+        for left, right in (others, (a, others[1]), (marked, b)):
+            result = call(left, right)
+            np.testing.assert_array_equal(result, np.einsum(E2, a, b))
+            assert result.dtype is a.dtype
+            out = np.empty_like(others[1], shape=(3, 5))
+            assert out.dtype is not a.dtype
+            np.testing.assert_array_equal(call(left, right, out=out), result)
 
 
 def test_options_are_not_mixed_up() -> None:

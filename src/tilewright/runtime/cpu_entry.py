@@ -344,6 +344,9 @@ def _is_as_expected() -> bool:
     probes[1].flags.writeable = False
     if not all(_fields(one) == _interface(one) for one in probes):
         return False
+    dtypes = [np.dtype(one) for one in ("?", "i2", ">f8", "c8")]
+    if not all(_dtype_fields(one) == (id(one.type), f"{one.kind}{one.char}{one.byteorder}", one.num) for one in dtypes):
+        return False
     dtype = np.dtype(np.float32)
     new = ctypes.PYFUNCTYPE(
         ctypes.py_object, ctypes.py_object, ctypes.py_object, ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_int,
@@ -377,6 +380,13 @@ def _fields(array: Array) -> tuple[Any, ...]:
     own_type = word(start + 8).value == id(np.ndarray) and number(start + 24).value == rank
     writeable = number(start + 64).value & cpu_entry_text.WRITEABLE_BITS == cpu_entry_text.WRITEABLE
     return own_type, word(start + 16).value, word(start + 56).value, shape, strides, writeable
+
+
+def _dtype_fields(dtype: np.dtype[Any]) -> tuple[int, str, int]:
+    """The type of scalars, kind, letter and order of bytes, and number of a dtype, as the native code compares them."""
+    start = id(dtype)
+    letters = ctypes.string_at(start + 24, 3).decode("latin-1")
+    return ctypes.c_int64.from_address(start + 16).value, letters, ctypes.c_int32.from_address(start + 28).value
 
 
 def _interface(array: Array) -> tuple[Any, ...]:

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 # An array's fields after the header of every object (16 bytes, the type in the second half): data, rank (i32), shape,
 # strides, base, dtype, flags (i32). A form of an array: length, kind, dtype, rank, mask, low, high, shape, strides.
+# A dtype is mostly the one object that NumPy has of it, but arrays that were pickled have their own, and so have those
+# computed from them. Its fields: the type of its scalars; kind, letter, order of bytes, flags (one byte each), number
+# (i32). They say all of a type of numbers.
 GUARDS = """
 define internal i1 @array_fits(ptr %object, ptr %form, ptr %state, ptr %place) {
 entry:
@@ -22,6 +25,23 @@ look:
   %form.dtype.slot = getelementptr inbounds i64, ptr %form, i64 2
   %form.dtype = load ptr, ptr %form.dtype.slot, align 8
   %same.dtype = icmp eq ptr %dtype, %form.dtype
+  br i1 %same.dtype, label %place.look, label %alike
+alike:
+  %kind.slot = getelementptr inbounds i8, ptr %dtype, i64 16
+  %kind = load ptr, ptr %kind.slot, align 8
+  %form.kind.slot = getelementptr inbounds i8, ptr %form.dtype, i64 16
+  %form.kind = load ptr, ptr %form.kind.slot, align 8
+  %same.kind = icmp eq ptr %kind, %form.kind
+  %traits.slot = getelementptr inbounds i8, ptr %dtype, i64 24
+  %traits = load i64, ptr %traits.slot, align 8
+  %form.traits.slot = getelementptr inbounds i8, ptr %form.dtype, i64 24
+  %form.traits = load i64, ptr %form.traits.slot, align 8
+  %apart = xor i64 %traits, %form.traits
+  %apart.bits = and i64 %apart, @@TRAIT_BITS
+  %same.traits = icmp eq i64 %apart.bits, 0
+  %is.alike = and i1 %same.kind, %same.traits
+  br i1 %is.alike, label %place.look, label %unfit
+place.look:
   %rank.slot = getelementptr inbounds i8, ptr %object, i64 24
   %rank.short = load i32, ptr %rank.slot, align 8
   %rank = sext i32 %rank.short to i64
@@ -34,8 +54,7 @@ look:
   %mask = load i64, ptr %mask.slot, align 8
   %low.bits = and i64 %data, %mask
   %aligned = icmp eq i64 %low.bits, 0
-  %same = and i1 %same.dtype, %same.rank
-  %fine = and i1 %same, %aligned
+  %fine = and i1 %same.rank, %aligned
   %shape.slot = getelementptr inbounds i8, ptr %object, i64 32
   %shape = load ptr, ptr %shape.slot, align 8
   %strides.slot = getelementptr inbounds i8, ptr %object, i64 40
@@ -45,7 +64,7 @@ look:
   store i64 %data, ptr %place, align 8
   br i1 %fine, label %axes, label %unfit
 axes:
-  %axis = phi i64 [ 0, %look ], [ %axis.next, %compare ]
+  %axis = phi i64 [ 0, %place.look ], [ %axis.next, %compare ]
   %more = icmp slt i64 %axis, %rank
   br i1 %more, label %compare, label %fit
 compare:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from tilewright.runtime.cpu_entry_guards import GUARDS
 from tilewright.runtime.cpu_entry_steps import FIELDS, STEPS
 from tilewright.runtime.recycling import HUGE_PAGE
@@ -16,6 +18,7 @@ MOST_VALUES, MOST_RESULTS, MOST_SLOTS = 512, 16, 96
 BYTES_HEADER = 32
 WRITEABLE = 0x400
 WRITEABLE_BITS = WRITEABLE - 2**31  # with the bit of arrays that warn when they are written, which must not be set
+TRAIT_BITS = int.from_bytes(b"\xff\xff\xff\0\xff\xff\xff\xff", sys.byteorder, signed=True)  # all but the flags
 MOST_EXACT = 1 << 53  # of the integers that f64 holds without gaps
 
 # What an operand may be: the first word of a form after its length.
@@ -51,7 +54,7 @@ def entry_text() -> str:
     fields = {
         "HEADER": BYTES_HEADER, "VALUES": MOST_VALUES, "MADE": MOST_RESULTS, "SLOTS": MOST_SLOTS,
         "WORKSPACE": room, "ROOM": room + HUGE_PAGE, "BEFORE_PAGE": HUGE_PAGE - 1, "PAGE_BITS": -HUGE_PAGE,
-        "WRITEABLE_BITS": WRITEABLE_BITS, "WRITEABLE": WRITEABLE,
+        "WRITEABLE_BITS": WRITEABLE_BITS, "WRITEABLE": WRITEABLE, "TRAIT_BITS": TRAIT_BITS,
         "MOST_EXACT": MOST_EXACT, "FORMS": 8 * len(DESCRIPTION), **FIELDS,
     }  # fmt: skip
     fields |= {f"S_{name}": 8 * number for number, name in enumerate(STATE)}
