@@ -154,6 +154,17 @@ def test_arrays_with_a_dtype_of_their_own_take_the_short_way(monkeypatch: pytest
             np.testing.assert_array_equal(call(left, right, out=out), result)
 
 
+@pytest.mark.parametrize("turns", [False, True])
+@pytest.mark.parametrize("path", [["einsum_path", (0, 1), (0, 1)], [[1, 2], [0, 1]], [(np.int64(0), 2), (0, 1)]])
+def test_paths_in_lists_take_the_short_way(monkeypatch: pytest.MonkeyPatch, path: list[Any], turns: bool) -> None:
+    a, b, c = some(3, 4), some(4, 5), some(5, 6)
+    given = (a, [0, 1], b, [1, 2], c, [2, 3], [0, 3]) if turns else ("ij,jk,kl->il", a, b, c)
+    for _ in range(3):
+        tw.einsum(*given, optimize=path, target="cpu")
+    monkeypatch.setattr(einsum_module, "_by_form", None)
+    np.testing.assert_array_equal(tw.einsum(*given, optimize=path, target="cpu"), a @ b @ c)
+
+
 def test_options_are_not_mixed_up() -> None:
     a, b = some(4, 4), some(4, 4, seed=1)
     for _ in range(4):

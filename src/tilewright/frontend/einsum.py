@@ -141,6 +141,8 @@ def einsum(
         ):  # fmt: skip
             recent = operands[0] if order is None else (operands[0], order)  # of the others' keys none is as short
         else:
+            if type(optimize) is list:  # a path as `numpy.einsum_path` gives it
+                optimize = tuple(tuple(one) if type(one) is list else one for one in optimize)
             recent = (  # 0.0 and -0.0 are equal, and are not the same factor
                 operands[0], dtype, order, casting, optimize, semiring, epilogue, epilogue_operands,
                 alpha or repr(alpha), beta, place, tiles,
@@ -247,7 +249,7 @@ def _by_form(
     key: tuple[Any, ...] = (*made_for, *options[:6], labels, alpha or repr(alpha), beta, place, tiling)
     try:
         bound, known = _CALLS.get(key), True
-    except TypeError:  # optimize may be a list; everything else that cannot be hashed is refused below
+    except TypeError:  # what cannot be hashed is refused below
         bound, known = None, False
     record: tuple[str, ...] | None = None
     if bound is None:
