@@ -343,7 +343,7 @@ def test_without_a_fingerprint_nothing_is_kept(disk: Path, monkeypatch: pytest.M
 
 
 def test_plans_that_nothing_repeats_are_dropped(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An argument that is misaligned, or overlaps the result, is for the compiler."""
+    """An argument that overlaps the result is for the compiler."""
     later(rows)(matrix(40, 30), out=np.zeros(40, np.float32))
     names, again = compiled_in(monkeypatch), later(rows)
     memory = np.zeros(1300, np.float32)
@@ -354,6 +354,16 @@ def test_plans_that_nothing_repeats_are_dropped(disk: Path, monkeypatch: pytest.
     again(a, out=out)
     np.testing.assert_array_equal(out, expected)
     assert names == ["rows"]
+
+
+def test_arrays_that_kernels_cannot_read_as_they_lie_are_copied(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = matrix(40, 30)
+    expected = later(rows)(a)
+    names, again = compiled_in(monkeypatch), later(rows)
+    misaligned = np.frombuffer(b"x" + a.tobytes(), a.dtype, a.size, 1).reshape(a.shape)
+    for one in (misaligned, a.astype(a.dtype.newbyteorder(">"))):
+        np.testing.assert_array_equal(again(one), expected)
+    assert names == []
 
 
 # --- threads and processes --------------------------------------------------------------------------------------------

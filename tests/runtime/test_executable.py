@@ -104,6 +104,19 @@ def test_one_plan_serves_arrays_of_one_form_only() -> None:
             np.testing.assert_allclose(axpy(alpha, x, x), np.float32(alpha) * x + x, rtol=1e-6)
 
 
+@pytest.mark.parametrize("layout", ["misaligned", "other byte order", "field of a record"])
+def test_plans_serve_copies_of_arrays_that_kernels_cannot_read(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    axpy = executable(AXPY)
+    x, out = LAYOUTS[layout](), np.empty((4, 6), np.float32)
+    expected = axpy(2.0, x, x)
+    axpy(2.0, x, x, out=out)
+    monkeypatch.setattr(axpy, "_run", None)
+    np.testing.assert_array_equal(axpy(2.0, x, x), expected)
+    assert axpy(2.0, x, x, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(expected, 3 * x.astype(np.float32))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("shape", [(0, 0, 0), (0, 3, 2), (3, 0, 2), (3, 2, 0), (1, 1, 1)])
 def test_empty_arrays(device: str, shape: tuple[int, int, int]) -> None:

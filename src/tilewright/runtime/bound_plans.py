@@ -10,6 +10,7 @@ import numpy as np
 
 from tilewright.ir.nodes import Program
 from tilewright.machine.forking import ForkSafeLock
+from tilewright.runtime.backends import usable_strides
 from tilewright.runtime.bound_plan import BoundPlan, Runner, flat_plan_of
 from tilewright.runtime.flat_plan import FlatPlan, Unfit
 from tilewright.runtime.recording import RecordedLaunch, flattened
@@ -74,6 +75,16 @@ class BoundPlans:
         except TypeError:
             return None
         return key
+
+    def addressable(self, arguments: Sequence[Any]) -> Sequence[Any] | None:
+        """The arguments with copies of those arrays that kernels cannot read as they lie; None if there are no such."""
+        if not self.on_cpu:
+            return None
+        apart = [type(one) is np.ndarray and one.ndim and one.size and not usable_strides(one) for one in arguments]
+        if not any(apart):
+            return None
+        pairs = zip(arguments, apart, strict=True)
+        return [np.array(one, one.dtype.newbyteorder("="), order="C") if copied else one for one, copied in pairs]
 
     def repeated(self, key: Any, arguments: Sequence[Any], given: Sequence[Array | None]) -> Any:
         """What a call gives, by the plan of its key; None if there is none, or it does not fit these arguments."""

@@ -109,7 +109,10 @@ class Executable:
         given = self.bound.given(out)
         key = self.bound.key(arguments, given)
         found = self.bound.repeated(key, arguments, given)
-        return found if found is not None else self.bound.delivered(self._run(arguments, given, key))
+        if found is not None:
+            return found
+        copies = self.bound.addressable(arguments)  # whose form has a plan, or gets one
+        return self.bound.delivered(self._run(arguments, given, key)) if copies is None else self(*copies, out=out)
 
     def flat_plan(self, arguments: Sequence[Array], out: Array | None) -> FlatPlan | None:
         """See `BoundPlans.flat_plan`."""

@@ -62,6 +62,9 @@ class StoredProgram:
         result = self.bound.repeated(key, arguments, given)
         if result is not None:
             return result
+        copies = self.bound.addressable(arguments)  # whose form may be on the disk
+        if copies is not None:
+            return self(*copies, out=out)
         executable = self._compiled()
         result = executable(*arguments, out=out)
         self._keep(executable, executable.bound.key(arguments, given))
