@@ -14,6 +14,7 @@ from tilewright.frontend.program_tracing import describe_value
 from tilewright.ir.scalars import ScalarType, scalar_type_of
 from tilewright.ir.sizes import Size, size
 from tilewright.runtime.messages import value_text
+from tilewright.runtime.result_arrays import is_masked
 
 
 def as_array(program: str, parameter: Parameter, argument: Any) -> Any:
@@ -33,7 +34,7 @@ def as_array(program: str, parameter: Parameter, argument: Any) -> Any:
 def _as_array(annotation: Annotation, argument: Any) -> Any:
     if hasattr(argument, "__dlpack__") and not hasattr(argument, "__array__"):
         return np.from_dlpack(argument)
-    if hasattr(argument, "mask") and hasattr(argument, "filled"):
+    if is_masked(argument):
         raise TypeError(
             f"{annotation} does not take a masked array, whose mask would be lost; give its .data, or .filled() with a "
             "value"

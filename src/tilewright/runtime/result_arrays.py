@@ -56,7 +56,7 @@ def given_arrays(name: str, results: Sequence[Atom], out: Any) -> tuple[Array | 
             raise TypeError(f"{name}: {which} has dtype {one.dtype}, the result has {atom.type.element}")
         if not one.flags.writeable:
             raise ValueError(f"{name}: {which} is read-only")
-        if overlaps_itself(one):
+        if not one.flags.forc and overlaps_itself(one):
             raise ValueError(f"{name}: elements of {which} lie on one another in memory (strides {one.strides})")
         for earlier, other in enumerate(given[:position]):
             if other is not None and share_elements(one, other):

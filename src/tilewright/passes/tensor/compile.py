@@ -24,6 +24,7 @@ from tilewright.runtime.environment import is_on
 from tilewright.runtime.fingerprint import fingerprint
 from tilewright.runtime.flat_plan import FlatPlan, address_of
 from tilewright.runtime.plan_record import store_plan, stored_plan
+from tilewright.runtime.result_arrays import is_masked
 
 if TYPE_CHECKING:  # the compiler is imported when something is compiled
     from tilewright.contraction.tensor_rewrites import TensorDerivation
@@ -180,7 +181,7 @@ class CompiledTensorOperation:
             return 0
         if not isinstance(array, np.ndarray):
             raise TypeError(f"{name} is {type(array).__name__}; {self.operation.main.value} needs a NumPy array")
-        if hasattr(array, "mask") and hasattr(array, "filled"):
+        if is_masked(array):
             raise TypeError(f"{name} is a masked array, whose mask would be lost; give its .data, or .filled()")
         if array.dtype != dtype:
             raise TypeError(f"{name} has dtype {array.dtype}; the operation needs {dtype}")
