@@ -154,6 +154,17 @@ def test_arrays_with_a_dtype_of_their_own_take_the_short_way(monkeypatch: pytest
             np.testing.assert_array_equal(call(left, right, out=out), result)
 
 
+def test_indices_as_text_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = some(3, 4), some(4, 5)
+    for _ in range(3):
+        tw.einsum(a, "ij", b, "jk", "ik", target="cpu")
+    with pytest.raises(TypeError, match="the expression comes first"):
+        tw.einsum(a, "ij,jk", target="cpu")
+    monkeypatch.setattr(einsum_module, "_by_form", None)
+    np.testing.assert_array_equal(tw.einsum(a, "ij", b, "jk", "ik", target="cpu"), a @ b)
+    np.testing.assert_array_equal(tw.einsum(a, ["i", "j"], b, ("j", "k"), "ik", target="cpu"), a @ b)
+
+
 @pytest.mark.parametrize("turns", [False, True])
 @pytest.mark.parametrize("path", [["einsum_path", (0, 1), (0, 1)], [[1, 2], [0, 1]], [(np.int64(0), 2), (0, 1)]])
 def test_paths_in_lists_take_the_short_way(monkeypatch: pytest.MonkeyPatch, path: list[Any], turns: bool) -> None:

@@ -31,12 +31,12 @@ def with_first(entry: NativeEntry, entries: tuple[NativeEntry, ...]) -> tuple[Na
 def label_lists(operands: Sequence[Any]) -> tuple[tuple[Any, ...], Sequence[Any]] | None:
     """The lists of operands and labels given in turns, hashable if their labels are, and the operands.
 
-    None for labels that are not in lists or tuples. Lists with equal labels mean the same.
+    None for labels that are not in lists, tuples or text of letters. Lists with equal labels mean the same.
     """
     inputs = len(operands) // 2 * 2
     lists = operands[1:inputs:2]
     for one in (*lists, *operands[inputs:]):
-        if type(one) is not list and type(one) is not tuple:
+        if type(one) is not list and type(one) is not tuple and not (type(one) is str and one.isalpha()):
             return None
     return ((*map(tuple, lists), None, *map(tuple, operands[inputs:])), operands[0:inputs:2])
 
