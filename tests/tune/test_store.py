@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from contextlib import closing
 from pathlib import Path
@@ -223,7 +224,7 @@ def test_where_the_store_lies(monkeypatch: pytest.MonkeyPatch) -> None:
 @given(st.lists(st.tuples(NAMES, st.dictionaries(NAMES, NUMBERS, max_size=4)), max_size=3))
 def test_text_round_trip(parts: list[tuple[str, dict[str, float]]]) -> None:
     tunings = tuple(
-        Tuning(name, "0a1b", f"cpu: some processor, {n} cores", tuple(values.items()))
+        Tuning(name, "0a1b", f"cpu: some processor #{n}, 2 = {n} cores", tuple(values.items()))
         for n, (name, values) in enumerate(parts)
     )
     assert parse_tunings(tuning_text(tunings)) == tunings
@@ -241,11 +242,27 @@ def test_text_round_trip(parts: list[tuple[str, dict[str, float]]]) -> None:
         ("# tilewright tuning 1\nprogram = f 0\ndevice = cpu\nouter_0=many", "line 4: 'many' is no number"),
         ("# tilewright tuning 1\nprogram = f 0\ndevice = cpu\nouter_0=-1", "line 4: '-1' is no number of at least 0"),
         ("# tilewright tuning 1\nprogram = f 0\ndevice = cpu\nouter_0=nan", "line 4: 'nan' is no number"),
+        ("# tilewright tuning 1\nprogram = f 0\ndevice = cpu\n=3", "line 4: '=3' is not of the form name=value"),
+        (
+            "# tilewright tuning 1\nprogram = f 0\ndevice = cpu\nouter_0=3\nouter_0=4",
+            "line 5: outer_0 of f is given tw",
+        ),
+        (
+            "# tilewright tuning 1\nprogram = f 0\ndevice = cpu\nprogram = g 1\nouter_0=3",
+            "line 5: outer_0 belongs to no device: g has no line 'device = '",
+        ),
     ],
 )
 def test_what_is_no_tuning_is_told(text: str, reason: str) -> None:
     with pytest.raises(TuningError, match=reason):
         parse_tunings(text)
+
+
+def test_many_values_are_read_in_no_time() -> None:
+    values = tuple((f"outer_0@{most}", 1.0) for most in range(20_000))
+    began = time.process_time()
+    assert parse_tunings(tuning_text([Tuning("f", "0", "cpu", values)]))[0].values == values
+    assert time.process_time() - began < 5  # it was the square of their number: 10 s here
 
 
 def test_files_keep_what_belongs_to_others(tmp_path: Path) -> None:

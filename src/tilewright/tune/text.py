@@ -6,15 +6,14 @@
     outer_0=4096
     block_0=inf
 
-A file may hold several programs and devices: a line `program = ` or `device = ` begins a further part. `program.py`
-finds `program.tuning` beside itself.
+A file may hold several programs and devices: a line `program = ` or `device = ` begins a further part. What follows a
+`#` is a comment, but in the name of a device. `program.py` finds `program.tuning` beside itself.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from tilewright.ir.dataclass import dataclass
@@ -62,29 +61,36 @@ def parse_tunings(text: str, where: str = "tuning") -> tuple[Tuning, ...]:
     lines = text.splitlines()
     if not lines or lines[0].strip() != HEADER:
         raise TuningError(f"{where}: the first line must be {HEADER!r}")
-    found: list[Tuning] = []
+    found: list[tuple[tuple[str, str], str, dict[str, float]]] = []
     program: tuple[str, str] | None = None
+    device: str | None = None
     for number, raw in enumerate(lines[1:], 2):
-        line = raw.partition("#")[0].strip()
+        at = f"{where}, line {number}"
+        is_device = raw.partition("=")[0].strip() == "device"  # whose name may have a # in it
+        line = (raw if is_device else raw.partition("#")[0]).strip()
         if not line:
             continue
         key, equals, value = (part.strip() for part in line.partition("="))
-        if not equals:
-            raise TuningError(f"{where}, line {number}: {line!r} is not of the form name=value")
+        if not equals or not key:
+            raise TuningError(f"{at}: {line!r} is not of the form name=value")
         if key == "program":
             name, _, digest = value.partition(" ")
             if not digest:
-                raise TuningError(f"{where}, line {number}: a program is a name and a digest, not {value!r}")
-            program = name, digest.strip()
+                raise TuningError(f"{at}: a program is a name and a digest, not {value!r}")
+            program, device = (name, digest.strip()), None
         elif key == "device":
             if program is None:
-                raise TuningError(f"{where}, line {number}: the line 'program = ' must come before the device's")
-            found.append(Tuning(*program, value, ()))
-        elif not found:
-            raise TuningError(f"{where}, line {number}: {key} belongs to no program and device")
+                raise TuningError(f"{at}: the line 'program = ' must come before the device's")
+            device = value
+            found.append((program, device, {}))
+        elif device is None:
+            missing = "program and device" if program is None else f"device: {program[0]} has no line 'device = '"
+            raise TuningError(f"{at}: {key} belongs to no {missing}")
+        elif key in found[-1][2]:
+            raise TuningError(f"{at}: {key} of {found[-1][0][0]} is given twice")
         else:
-            found[-1] = replace(found[-1], values=(*found[-1].values, (key, _number(value, f"{where}, line {number}"))))
-    return tuple(found)
+            found[-1][2][key] = _number(value, at)
+    return tuple(Tuning(*program, device, tuple(values.items())) for program, device, values in found)
 
 
 def _number(text: str, where: str) -> float:
