@@ -234,7 +234,8 @@ def test_text_round_trip(parts: list[tuple[str, dict[str, float]]]) -> None:
     ("text", "reason"),
     [
         ("", "the first line must be '# tilewright tuning 1'"),
-        ("outer_0=3", "the first line must be"),
+        ("outer_0=3", "the first line must be '# tilewright tuning 1'$"),
+        ("# tilewright tuning 27\n", "the first line must be .* 1', not '# tilewright tuning 27': tune again"),
         ("# tilewright tuning 1\nouter_0=3", "line 2: outer_0 belongs to no program and device"),
         ("# tilewright tuning 1\nprogram = f", "line 2: a program is a name and a digest, not 'f'"),
         ("# tilewright tuning 1\ndevice = cpu", "line 2: the line 'program = ' must come before"),
@@ -274,7 +275,38 @@ def test_files_keep_what_belongs_to_others(tmp_path: Path) -> None:
     write_tunings(path, [newer])
     assert read_tunings(path) == (newer, gpu)
     assert [one.name for one in tmp_path.iterdir()] == ["prog.tuning"]
+    path.write_bytes("\ufeff".encode() + path.read_bytes())
+    assert read_tunings(path) == (newer, gpu)
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(TuningError, match="is no text"):
         write_tunings(path, [cpu])
     assert file_beside("folder/prog.py") == Path("folder/prog.tuning")
+
+
+def test_threads_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "prog.tuning"
+    failed: list[OSError] = []
+
+    def write(thread: int) -> None:
+        try:
+            for number in range(10):
+                write_tunings(path, [Tuning("f", "0", f"cpu {thread}.{number}", ())])
+        except OSError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert not failed and len(read_tunings(path)) == 80
+
+
+def test_a_file_that_cannot_be_replaced_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: object, target: object) -> None:
+        raise OSError(errno.EACCES, "refused")
+
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(OSError, match="refused"):
+        write_tunings(tmp_path / "prog.tuning", [Tuning("f", "0", "cpu", ())])
+    assert not list(tmp_path.iterdir())

@@ -14,12 +14,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from tilewright.ir.dataclass import dataclass
+from tilewright.machine.forking import ForkSafeLock
+from tilewright.runtime.messages import brief
 from tilewright.tune.places import path_beside
 
 HEADER = "# tilewright tuning 1"
+_LOCK = ForkSafeLock()
+"""Held from reading a file to replacing it, so that threads that write lose nothing of each other's."""
 
 
 class TuningError(ValueError):
@@ -59,8 +64,10 @@ def parse_tunings(text: str, where: str = "tuning") -> tuple[Tuning, ...]:
         TuningError: naming the line that is wrong.
     """
     lines = text.splitlines()
-    if not lines or lines[0].strip() != HEADER:
-        raise TuningError(f"{where}: the first line must be {HEADER!r}")
+    first = lines[0].strip() if lines else ""
+    if first != HEADER:
+        other = f", not {brief(first)}: tune again" if first.startswith(HEADER.rstrip("0123456789")) else ""
+        raise TuningError(f"{where}: the first line must be {HEADER!r}{other}")
     found: list[tuple[tuple[str, str], str, dict[str, float]]] = []
     program: tuple[str, str] | None = None
     device: str | None = None
@@ -111,7 +118,7 @@ def read_tunings(path: str | os.PathLike[str]) -> tuple[Tuning, ...]:
         OSError: if it cannot be read.
     """
     try:
-        return parse_tunings(Path(path).read_text(encoding="utf-8"), os.fspath(path))
+        return parse_tunings(Path(path).read_text(encoding="utf-8-sig"), os.fspath(path))  # as some editors write it
     except UnicodeDecodeError:
         raise TuningError(f"{os.fspath(path)} is no text") from None
 
@@ -123,11 +130,16 @@ def write_tunings(path: str | os.PathLike[str], tunings: Iterable[Tuning]) -> No
         TuningError: if there is a file that is no tuning.
         OSError: if it cannot be written.
     """
-    kept = {(one.program, one.device): one for one in (read_tunings(path) if os.path.exists(path) else ())}
-    kept.update({(one.program, one.device): one for one in tunings})
-    temporary = f"{os.fspath(path)}.{os.getpid()}.new"
-    Path(temporary).write_text(tuning_text(kept.values()), encoding="utf-8")
-    os.replace(temporary, path)
+    with _LOCK:
+        kept = {(one.program, one.device): one for one in (read_tunings(path) if os.path.exists(path) else ())}
+        kept.update({(one.program, one.device): one for one in tunings})
+        temporary = f"{os.fspath(path)}.{os.getpid()}.new"
+        try:
+            Path(temporary).write_text(tuning_text(kept.values()), encoding="utf-8")
+            os.replace(temporary, path)
+        finally:
+            with suppress(OSError):  # it is there if it could not be written or put in its place
+                os.unlink(temporary)
 
 
 def file_beside(source: str | os.PathLike[str]) -> Path:
