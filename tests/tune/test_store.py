@@ -151,10 +151,31 @@ def test_another_version_of_the_format_is_left_alone(store: TuningStore) -> None
         assert connection.execute("select count(*) from choices").fetchone() == (3,)
 
 
-def test_rows_that_cannot_be_read_are_left_out(store: TuningStore) -> None:
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("compared", "nonsense"),
+        ("compared", '[["outer_0", Infinity, true]]'),
+        ("compared", "[" * 100_000),
+        ("settings", "[" * 100_000),
+        ("data", b"d"),
+        ("seconds", "long"),
+        ("seconds", -1.0),
+        ("failure", None),
+    ],
+)
+def test_rows_that_cannot_be_read_are_left_out(store: TuningStore, column: str, value: Any) -> None:
     store.finish(store.begin("p", "cpu", "d", {}), Measured("d", (), 1.0))
     with sqlite3.connect(store.path) as connection:
-        connection.execute("update measurements set compared = 'nonsense'")
+        connection.execute(f"update measurements set {column} = ?", (value,))
+    assert store.measurements("p", "cpu") == []
+
+
+@pytest.mark.parametrize("process", [None, "x", 2**62])
+def test_runs_of_what_is_no_process_are_left_out(store: TuningStore, process: Any) -> None:
+    store.begin("p", "cpu", "d", {})
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("update measurements set process = ?", (process,))
     assert store.measurements("p", "cpu") == []
 
 

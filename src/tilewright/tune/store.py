@@ -10,6 +10,7 @@ A damaged file is set aside with a `TuningWarning`. A file that may only be read
 from __future__ import annotations
 
 import json
+import math
 import os
 import sqlite3
 import stat
@@ -237,18 +238,22 @@ def _number(text: str | None) -> float:
 
 
 def _read_measurement(
-    data: str, settings: str, compared: str, seconds: float | None, failure: str, process: int
+    data: Any, settings: Any, compared: Any, seconds: Any, failure: Any, process: Any
 ) -> Measured | None:
+    """A row as it was written; None for a run that is in progress, and for what something else has written."""
     try:
         given = tuple((str(name), float(value)) for name, value in json.loads(settings).items())
         seen = tuple((str(name), int(value), bool(answer)) for name, value, answer in json.loads(compared))
-    except (ValueError, TypeError, AttributeError):  # written by something else
+        taken = math.inf if seconds is None else float(seconds)
+        if seconds is None and not failure:
+            if _is_running(int(process)):
+                return None
+            failure = "the process ended while it ran"
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    if seconds is None and not failure:
-        if _is_running(process):
-            return None
-        failure = "the process ended while it ran"
-    return Measured(data, seen, float("inf") if seconds is None else seconds, failure, given)
+    if not (isinstance(data, str) and isinstance(failure, str) and taken >= 0):
+        return None
+    return Measured(data, seen, taken, failure, given)
 
 
 def _is_running(process: int) -> bool:
