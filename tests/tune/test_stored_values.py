@@ -3,6 +3,7 @@
 # ruff: noqa: F821, UP037  # sizes in annotations are text: tw.f64["n"]
 from __future__ import annotations
 
+import itertools
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from tilewright.tune.keys import TuningWarning, device_key, program_digest
 from tilewright.tune.store import TuningStore
 from tilewright.tune.text import Tuning, write_tunings
 from tilewright.tune.tiles import stored_tiles
+from tilewright.tune.tuner import Timing
 
 MODEL = {"outer_0", "block_0", "threads_per_block"}
 
@@ -92,3 +94,17 @@ def test_stored_tiles_that_are_none(store: TuningStore, spoil: Callable[[dict[st
     store.put(*key, spoil(values), "f32[16]")
     with pytest.warns(TuningWarning, match=r"copied and arguments of f32\[16\] are no tiles"):
         assert stored_tiles(program, device) == {"f32[8]": {"i": (8, 2), "k": 4}}
+
+
+def test_measurements_of_other_thresholds_are_left_out(store: TuningStore) -> None:
+    program, timing = sums(), Timing(seconds=0.001)
+    program.tune([(np.ones((3, 4)),)], timing=timing)
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("""update measurements set compared = '[["zz", 3, true]]'""")
+    assert program.tune([(np.ones((3, 4)),)], timing=timing).runs > 0
+
+
+def test_a_clock_that_stands_still_for_a_while(store: TuningStore) -> None:
+    now = itertools.count()
+    timing = Timing(seconds=2, budget=1e9, clock=lambda: float(next(now) // 1000))
+    assert "0: 0 s, tuned 0 s\n" in f"{sums().tune([(np.ones((3, 4)),)], timing=timing)}\n"

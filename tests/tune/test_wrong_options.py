@@ -12,6 +12,7 @@ from tuned_programs import matmul, row_sums
 
 import tilewright as tw
 from tilewright.passes.tiled.tiling import IllegalTiling
+from tilewright.tune.tuner import Timing
 
 
 @pytest.mark.parametrize("cost", ["foo", "SUM", None, 1])
@@ -19,6 +20,46 @@ def test_a_cost_that_there_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("TILEWRIGHT_TUNINGS", str(tmp_path / "tunings.sqlite3"))
     with pytest.raises(ValueError, match=f"cost must be 'sum' or 'mean', not {cost!r}"):
         row_sums.tune([(np.ones((2, 4)),)], cost=cost)
+
+
+@pytest.mark.parametrize(
+    ("timing", "said"),
+    [
+        ({"least": 0}, "a candidate must be run once at least: least = 0 of type int"),
+        ({"seconds": float("inf")}, "seconds for a candidate must be finite and at least 0, not inf of type float"),
+        ({"seconds": "1"}, "seconds for a candidate must be finite and at least 0, not '1' of type str"),
+        ({"budget": float("nan")}, "the budget of a tuning must be seconds, at least 0, not nan of type float"),
+    ],
+)
+def test_times_that_measure_nothing_or_never_end(timing: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Timing(**timing)
+
+
+def test_a_timing_that_is_none() -> None:
+    with pytest.raises(TypeError, match=r"timing is a Timing, .*, not 5 of type int"):
+        row_sums.tune([(np.ones((2, 4)),)], timing=5)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "said"),
+    [
+        ({5: 1}, TypeError, r"thresholds map names to values, as in .*; \{5: 1\} of type dict does not"),
+        ({"outer_0@" + "9" * 5000: 1}, ValueError, "after @ stands how many points are inside"),
+        ({"outer_0@05": 1}, ValueError, "'outer_0@05': after @ stands how many points are inside"),
+        ({"outer_0": True}, ValueError, "outer_0 = True is no number of at least 0"),
+        ({"outer_0": np.float64("nan")}, ValueError, "is no number of at least 0"),
+    ],
+)
+def test_thresholds_of_another_form(values: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said):
+        row_sums.with_thresholds(values).thresholds()
+
+
+def test_thresholds_of_numpy_are_numbers() -> None:
+    program = row_sums.with_thresholds({"outer_0": np.int64(3), "block_0": np.float32(2)})
+    assert program.thresholds()["outer_0"] == 3
+    assert program(np.ones((2, 4))).tolist() == [4.0, 4.0]
 
 
 @pytest.mark.parametrize(

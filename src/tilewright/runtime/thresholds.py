@@ -13,11 +13,14 @@ is what one core goes through alone, and holds in its cache. So a threshold may 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
+from numbers import Real
 
-from tilewright.runtime.messages import value_text
+from tilewright.runtime.messages import brief, value_text
 
 BAND = "@"
+_MOST = re.compile("0|[1-9][0-9]{0,18}")  # one text for a number, and none that takes long to read
 
 
 def band(name: str, most: int) -> str:
@@ -57,9 +60,9 @@ def merged(old: Mapping[str, float], new: Mapping[str, float]) -> dict[str, floa
     """The old values with new ones in their place; a threshold that is set anew has no bands from before.
 
     Raises:
-        TypeError: if the new ones are no mapping.
+        TypeError: if the new ones are no mapping of names.
     """
-    if not isinstance(new, Mapping):
+    if not isinstance(new, Mapping) or not all(isinstance(name, str) for name in new):
         raise TypeError(f"thresholds map names to values, as in {{'outer_0': 2}}; {value_text(new)} does not")
     again = {threshold_of(name) for name in new}
     kept = {name: value for name, value in old.items() if BAND not in name or threshold_of(name) not in again}
@@ -73,11 +76,18 @@ def check_values(program: str, known: Collection[str], values: Mapping[str, floa
         ValueError: for a threshold that the program does not have, and a value that is no number of at least 0.
     """
     for name, value in values.items():
-        threshold, mark, most = name.partition(BAND)
+        threshold, mark, most = name.partition(BAND) if isinstance(name, str) else ("", "", "")
         if threshold not in known:
             has = ", ".join(known) or "none"
-            raise ValueError(f"{program} has no threshold {name!r}; it has {has}")
-        if mark and not (most.isascii() and most.isdigit()):
-            raise ValueError(f"{program}: threshold {name!r}: after {BAND} stands how many points are inside at most")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-            raise ValueError(f"{program}: threshold {name} = {value!r} is no number of at least 0")
+            raise ValueError(f"{program} has no threshold {brief(name)}; it has {has}")
+        if mark and not _MOST.fullmatch(most):
+            raise ValueError(
+                f"{program}: threshold {brief(name)}: after {BAND} stands how many points are inside at most"
+            )
+        if not (is_number(value) and value >= 0):
+            raise ValueError(f"{program}: threshold {name} = {brief(value)} is no number of at least 0")
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a real number, of Python's or of NumPy's; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -12,7 +12,8 @@ from typing import Any
 from tilewright.ir.dataclass import dataclass
 from tilewright.passes.flattening.flatten_tree import machine_thresholds
 from tilewright.runtime.executable import Executable
-from tilewright.runtime.thresholds import resolved, threshold_of
+from tilewright.runtime.messages import value_text
+from tilewright.runtime.thresholds import is_number, resolved, threshold_of
 from tilewright.tune.keys import data_key, device_key, measurements_key, program_digest
 from tilewright.tune.races import race
 from tilewright.tune.search import COSTS, CostKind, Found, Measured, Progress, questions, search, silent
@@ -42,6 +43,19 @@ class Timing:
     seconds: float = 0.2
     clock: Callable[[], float] = time.perf_counter
     budget: float = 300.0
+
+    def __post_init__(self) -> None:
+        """Refuse what would measure nothing, or never come to an end.
+
+        Raises:
+            ValueError: for fewer than one run, seconds that are no finite number of at least 0, and a negative budget.
+        """
+        if not (is_number(self.least) and 1 <= self.least < math.inf):
+            raise ValueError(f"a candidate must be run once at least: least = {value_text(self.least)}")
+        if not (is_number(self.seconds) and 0 <= self.seconds < math.inf):
+            raise ValueError(f"seconds for a candidate must be finite and at least 0, not {value_text(self.seconds)}")
+        if not (is_number(self.budget) and self.budget >= 0):
+            raise ValueError(f"the budget of a tuning must be seconds, at least 0, not {value_text(self.budget)}")
 
     def of(self, call: Callable[[], Any], limit: float = math.inf) -> float:
         """The time of a call in seconds; a first call, which may compile, does not count, unless it takes longer than
@@ -94,7 +108,8 @@ class TuningReport:
             lines.append(f"  {one.name} = {one.choice.value:g} of {one.choice.interval}{bands}{agreed}")
             lines += [f"    {name}: {interval}" for name, interval in one.intervals]
         for name, (before, after) in self.times.items():
-            lines.append(f"  {name}: {before:.3g} s, tuned {after:.3g} s ({before / after:.2f} times as fast)")
+            ratio = f" ({before / after:.2f} times as fast)" if after > 0 else ""  # clocks may stand still for a while
+            lines.append(f"  {name}: {before:.3g} s, tuned {after:.3g} s{ratio}")
         if self.found.untried:
             first, *others = self.found.untried
             more = f" and {len(others)} more" if others else ""
@@ -133,6 +148,8 @@ def tune(
     """
     if cost not in COSTS:
         raise ValueError(f"cost must be {' or '.join(map(repr, COSTS))}, not {cost!r}")
+    if timing is not None and not isinstance(timing, Timing):
+        raise TypeError(f"timing is a Timing, as in Timing(seconds=0.2), not {value_text(timing)}")
     asked = questions(executable.program)
     if not asked:
         raise ValueError(
@@ -215,11 +232,12 @@ class _Bench:
     def known(self) -> list[Measured]:
         """What was measured before with these data sets, under their names of now."""
         names = {key: name for name, key in self.keys.items()}
+        thresholds = self.executable.thresholds  # others can have been written by something else only
         stored = self.store.measurements(self.digest, self.measured_on)
         return [
             Measured(names[one.data], one.compared, one.seconds, one.failure, one.settings)
             for one in stored
-            if one.data in names
+            if one.data in names and all(threshold in thresholds for threshold, _, _ in one.compared)
         ]
 
     def run(self, data: str, settings: Mapping[str, float]) -> Measured:
