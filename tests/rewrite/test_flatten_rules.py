@@ -86,3 +86,24 @@ def test_rule_declines(rule: str, parameters: str, body: str, reason: str) -> No
     outcome = rule_named(rule)(resolve(program(parameters, body), Site((), index)))
     assert isinstance(outcome, Declined)
     assert reason in outcome.reason
+
+
+@pytest.mark.parametrize("rule", ["version_outer", "version_block"])
+def test_no_versions_where_nobody_can_ask(rule: str) -> None:
+    source = program(
+        "xss: [n][m]f32",
+        """\
+        let (rows: [n][m]f32) = stream_seq n 2 (\\(c: i64, part: [c][m]f32) ->
+          let (made: [c][m]f32) = map c (\\(row: [m]f32) ->
+            let (twice: [m]f32) = map m (\\(x: f32) ->
+              let (y: f32) = x * 2.0f32
+              in (y)) row
+            let (more: [m]f32) = scan m (\\(a: f32, b: f32) ->
+              let (s: f32) = a + b
+              in (s)) (0.0f32) twice
+            in (more)) part
+          in (made)) () xss
+        in (rows)""",
+    )
+    state = run_strategy(source, top_down(apply(rule_named(rule))))
+    assert not state.steps

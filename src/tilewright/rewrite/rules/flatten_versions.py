@@ -30,7 +30,7 @@ from tilewright.ir.traversal import all_statements, bodies_of, bound, mentioned,
 from tilewright.rewrite.names import definitions
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.flatten_distribute import INSIDE
-from tilewright.rewrite.rules.flatten_nest import in_segment, inner_level, nest_of, open_space
+from tilewright.rewrite.rules.flatten_nest import holds_operation, nest_of, open_space
 from tilewright.rewrite.rules.flatten_regular import exploitable, holds_parallelism, is_regular
 from tilewright.rewrite.rules.flatten_segments import fold_nest
 
@@ -58,7 +58,7 @@ def thresholds_of(program: Program) -> dict[str, Size]:
 @rule("incremental flattening", nodes.Map, nodes.Redomap, nodes.Scanomap)
 def version_outer(at: Place) -> Body | Declined:
     """S |- e  =>  if Par(S) >= t then segmap S e else (S |- e), if e holds parallelism; also segred, segscan"""
-    if inner_level(at) is None or in_segment(at):
+    if holds_operation(at.expression) or not at.is_on_host:  # which asks the questions
         return INSIDE
     nest = nest_of(at.statement)
     if not holds_parallelism(nest.body, nest.varying):
@@ -117,7 +117,7 @@ def version_block(at: Place) -> Body | Declined:
 
     Inside, e is flattened for the threads of a block.
     """
-    if inner_level(at) is None or in_segment(at):
+    if holds_operation(at.expression) or not at.is_on_host:  # which asks the questions
         return INSIDE
     nest = nest_of(at.statement)
     if not holds_parallelism(nest.body, nest.varying):
