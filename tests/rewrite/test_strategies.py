@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from rewrite_programs import body_text, program
 
 from tilewright.ir.nodes import Alias, Apply, Body
-from tilewright.rewrite.rule import Declined, Place, RewriteError, Site, no_match, resolve, rule, rule_named, rules_of
+from tilewright.rewrite.rule import (
+    Declined,
+    Place,
+    RewriteError,
+    Rule,
+    Site,
+    no_match,
+    resolve,
+    rule,
+    rule_named,
+    rules_of,
+)
 from tilewright.rewrite.strategy import (
     State,
     Strategy,
@@ -99,8 +112,10 @@ def test_choice_gives_every_reason() -> None:
 def test_an_endless_strategy_is_stopped() -> None:
     with pytest.raises(RewriteError, match=r"still fires after 10 times; its last steps: .*add_to_mul, mul_to_add"):
         repeat(top_down(choice(MUL, ADD)), limit=10)(State(SOURCE))
-    with pytest.raises(RewriteError, match="fired 25 times in one sweep"):
+    with pytest.raises(RewriteError, match=r"fired 25 times in one sweep; its last steps: .*add_to_mul, mul_to_add"):
         everywhere(choice(MUL, ADD), limit=25)(State(SOURCE))
+    with pytest.raises(RewriteError, match="fired 1400 times in one sweep"):  # the program has four statements
+        everywhere(choice(MUL, ADD))(State(SOURCE))
 
 
 def test_steps_and_refusals_are_recorded() -> None:
@@ -143,6 +158,44 @@ def test_rules_are_values_with_their_equation() -> None:
 
     with pytest.raises(RewriteError, match="must begin with its equation"):
         rule("test")(without_equation)
+
+
+def _gives_nothing(at: Place) -> Any:
+    """x + y  =>  nothing"""
+
+
+def _binds_nothing(at: Place) -> Body:
+    """x + y  =>  nothing"""
+    return at.bind()
+
+
+def _gives_an_expression(at: Place) -> Any:
+    """x + y  =>  x + y"""
+    return at.expression
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (_gives_nothing, r"rule _gives_nothing gave NoneType at 0\.0/0; it must give a Body, such as at\.become"),
+        (_gives_an_expression, r"rule _gives_an_expression gave Apply at 0\.0/0; it must give a Body"),
+        (_binds_nothing, r"0 values for 1 targets, q, at 0\.0/0"),
+    ],
+)
+def test_rules_that_give_no_body(function: Any, said: str) -> None:
+    with pytest.raises(RewriteError, match=said):
+        run_strategy(SOURCE, everywhere(apply(Rule(function.__name__, "", "", (Apply,), function))))
+
+
+def test_what_is_no_rule_is_told() -> None:
+    with pytest.raises(RewriteError, match=r"rule add_to_mul is for a Place, not for a State; .* apply\(one\)"):
+        run_strategy(SOURCE, everywhere(add_to_mul))  # type: ignore[arg-type]
+    for wrong in (add_to_mul, ["add_to_mul"]):
+        with pytest.raises(RewriteError, match="first_of is of rules"):
+            first_of(wrong)  # type: ignore[arg-type]
+    for given in ((_binds_nothing,), ("test", "Apply")):
+        with pytest.raises(RewriteError, match=r"a rule has a family and kinds .*, as in @rule\(\"lessons\", Apply\)"):
+            rule(*given)  # type: ignore[arg-type]
 
 
 def test_every_rule_is_tested_to_fire_and_to_decline() -> None:

@@ -153,8 +153,15 @@ class Place:
         return self.splice((), values)
 
     def splice(self, statements: tuple[Statement, ...], values: tuple[Atom, ...]) -> Body:
-        """The body with these statements here and the old targets replaced by atoms that they (or others) bind."""
+        """The body with these statements here and the old targets replaced by atoms that they (or others) bind.
+
+        Raises:
+            RewriteError: if there is not one atom for each target.
+        """
         targets = self.statement.targets
+        if len(values) != len(targets):
+            names = self.describe_use(self.index)
+            raise RewriteError(f"{len(values)} values for {len(targets)} targets, {names}, at {self.site}")
         return self.substitute({one.name: value for one, value in zip(targets, values, strict=True)}, statements)
 
     def substitute(self, values: dict[str, Atom], here: tuple[Statement, ...]) -> Body:
@@ -218,6 +225,7 @@ def replace_body(place: Place, body: Body) -> Program:
     return Program(place.program.name, place.program.parameters, body)
 
 
+_AS_STRATEGY = "a strategy of rules is first_of((one, another)) or apply(one)"
 RuleFunction: TypeAlias = Callable[[Place], Body | Declined]
 
 
@@ -232,11 +240,23 @@ class Rule:
     function: RuleFunction
 
     def __call__(self, place: Place) -> Body | Declined:
-        """The new body, or why not."""
+        """The new body, or why not.
+
+        Raises:
+            RewriteError: if it is not called with a place, or its function gives something else.
+        """
+        if not isinstance(place, Place):
+            raise RewriteError(f"rule {self.name} is for a Place, not for a {type(place).__name__}; {_AS_STRATEGY}")
         if not isinstance(place.expression, self.kinds):
             wanted = " or ".join(kind.__name__ for kind in self.kinds)
             return no_match(f"{type(place.expression).__name__} is not {wanted}")
-        return self.function(place)
+        outcome = self.function(place)
+        if not isinstance(outcome, Body | Declined):
+            raise RewriteError(
+                f"rule {self.name} gave {type(outcome).__name__} at {place.site}; "
+                "it must give a Body, such as at.become(expression), or Declined(why)"
+            )
+        return outcome
 
     def __str__(self) -> str:
         return f"{self.name}: {self.equation}"
@@ -269,8 +289,10 @@ def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
     """Make a rule of a function whose docstring begins with its equation, `before  =>  after`.
 
     Raises:
-        RewriteError: if the docstring has no equation or the name is taken.
+        RewriteError: if the family or a kind is none, the docstring has no equation, or the name is taken.
     """
+    if not isinstance(family, str) or not all(isinstance(one, type) for one in kinds):
+        raise RewriteError('a rule has a family and kinds of expressions, as in @rule("lessons", Apply)')
 
     def register(function: RuleFunction) -> Rule:
         name, equation = function.__name__, equation_of(function)

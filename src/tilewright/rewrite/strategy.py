@@ -15,6 +15,7 @@ A state is a program, the site in focus, the steps taken so far and what was dec
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
@@ -27,6 +28,9 @@ from tilewright.rewrite.derivation import Recording, Step
 from tilewright.rewrite.rule import Declined, Refusal, RewriteError, Rule, Site, body_at, replace_body, resolve
 
 Path: TypeAlias = tuple[tuple[int, int], ...]
+Check: TypeAlias = Callable[[Sequence[Step]], None]
+LEAST_LIMIT, LIMIT = 1000, 100
+"""So often a strategy may fire in one sweep, and so often for each statement: those that end fire far less."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,13 @@ class FirstOf:
 
 
 def first_of(rules: Sequence[Rule]) -> Strategy:
-    """The first of several rules that fires at the statement in focus."""
+    """The first of several rules that fires at the statement in focus.
+
+    Raises:
+        RewriteError: if something is no rule.
+    """
+    if isinstance(rules, Rule) or not all(isinstance(one, Rule) for one in rules):
+        raise RewriteError("first_of is of rules, as in first_of((one, another)) or first_of(rules_of(family))")
     return FirstOf(tuple(rules))
 
 
@@ -232,11 +242,11 @@ def bottom_up(strategy: Strategy) -> Strategy:
 once = top_down
 
 
-def everywhere(strategy: Strategy, backwards: bool = False, limit: int = 100_000) -> Strategy:
+def everywhere(strategy: Strategy, backwards: bool = False, limit: int | None = None) -> Strategy:
     """At every statement where it fires, once through the program, a statement before those inside it.
 
     After a change the sweep goes on at the first statement that the change touched. `backwards`: from the last
-    statement to the first.
+    statement to the first. Without a `limit` it is `LEAST_LIMIT`, and `LIMIT` for each statement of the program.
 
     Raises:
         RewriteError: if it has fired `limit` times in one sweep.
@@ -244,7 +254,18 @@ def everywhere(strategy: Strategy, backwards: bool = False, limit: int = 100_000
 
     def run(state: State) -> State | Declined:
         refusals: list[Refusal] = []
-        swept = _sweep(state, _beneath(state), strategy, backwards, refusals, len(state.steps) + limit)
+        begun = len(state.steps)
+
+        @functools.cache
+        def most() -> int:
+            return LEAST_LIMIT + LIMIT * sum(1 for _ in sites(state.program)) if limit is None else limit
+
+        def check(steps: Sequence[Step]) -> None:
+            if (limit is not None or len(steps) - begun >= LEAST_LIMIT) and len(steps) - begun >= most():
+                last = ", ".join(one.rule for one in steps[-5:])
+                raise RewriteError(f"a strategy fired {most()} times in one sweep; its last steps: {last}")
+
+        swept = _sweep(state, _beneath(state), strategy, backwards, refusals, check)
         if len(swept.steps) == len(state.steps):
             return Declined("it fires at no statement", bool(refusals), tuple(refusals))
         return _with_refusals(swept.at(state.site), [Declined("", True, tuple(refusals))])
@@ -252,7 +273,9 @@ def everywhere(strategy: Strategy, backwards: bool = False, limit: int = 100_000
     return run
 
 
-def _sweep(state: State, path: Path, strategy: Strategy, backwards: bool, refusals: list[Refusal], limit: int) -> State:
+def _sweep(
+    state: State, path: Path, strategy: Strategy, backwards: bool, refusals: list[Refusal], check: Check
+) -> State:
     body = body_at(state.program, path)
     if not _may_fire(strategy, kinds_in(body)):
         return state
@@ -266,12 +289,11 @@ def _sweep(state: State, path: Path, strategy: Strategy, backwards: bool, refusa
             refusals.extend(outcome.refusals)
             before = state.program
             for number in range(len(bodies_of(body.statements[index].expression))):
-                state = _sweep(state, (*path, (index, number)), strategy, backwards, refusals, limit)
+                state = _sweep(state, (*path, (index, number)), strategy, backwards, refusals, check)
             body = body if state.program is before else body_at(state.program, path)
             index += -1 if backwards else 1
             continue
-        if len(outcome.steps) >= limit:
-            raise RewriteError(f"a strategy fired {limit} times in one sweep, last {outcome.steps[-1].rule}")
+        check(outcome.steps)
         state, old, body = outcome, body, body_at(outcome.program, path)
         first = _first_difference(old, body)
         index = min(index, len(body.statements) - 1) if backwards else min(index, first)
