@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from rewrite_programs import program
 
+from tilewright.ir import interpreter
+from tilewright.ir.interpreter import interpret
 from tilewright.ir.nodes import Apply, Body, Program
 from tilewright.ir.parser import parse_program
 from tilewright.ir.printer import print_program
@@ -46,6 +49,13 @@ def wrong_negation(at: Place) -> Body | Declined:
     return at.become(Apply("abs", operation.operands)) if operation.operator == "neg" else no_match("not neg")
 
 
+@rule("test", Apply)
+def ill_typed_negation(at: Place) -> Body | Declined:
+    """neg x  =>  x < x"""
+    operation = at.expect(Apply)
+    return at.become(Apply("lt", operation.operands * 2)) if operation.operator == "neg" else no_match("not neg")
+
+
 def _derive(source: Program) -> tuple[Recording, Program]:
     recording = Recording(source)
     return recording, run_pipeline(source, derivation=recording, verify=True)
@@ -80,6 +90,29 @@ def test_check_finds_a_wrong_step() -> None:
     recording.derivation.check(ARGUMENTS[:1])
     with pytest.raises(RewriteError, match=r"step 1 changes the result, result 0 is .*\n.*wrong_negation at 4.0/0"):
         recording.derivation.check(ARGUMENTS)
+
+
+def test_check_finds_an_ill_formed_step() -> None:
+    recording = Recording(NORMALISE)
+    state = run_strategy(NORMALISE, everywhere(apply(ill_typed_negation)))
+    recording.add(state.steps, state.refusals)
+    with pytest.raises(
+        RewriteError, match=r"step 1 leads to what is no program: .*\n.*f32.*bool.*\nill_typed_neg"
+    ):
+        recording.derivation.check([])
+
+
+def test_check_tells_the_step_after_which_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, _ = _derive(NORMALISE)
+
+    def refuse(one: Program, arguments: object) -> Any:
+        if one is not NORMALISE:
+            raise IndexError("8 of 7")
+        return interpret(one, ARGUMENTS[0])
+
+    monkeypatch.setattr(interpreter, "interpret", refuse)
+    with pytest.raises(RewriteError, match=r"after step 1, IndexError: 8 of 7\n"):
+        recording.derivation.check(ARGUMENTS[:1])
 
 
 def test_a_recording_follows_one_program() -> None:

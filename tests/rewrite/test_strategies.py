@@ -147,6 +147,8 @@ def test_rules_are_values_with_their_equation() -> None:
     assert str(rule_named("map_map")).startswith("map_map: ys = map f xs; zs = map g ys => zs = map (g . f) xs")
     assert [one.name for one in rules_of("horizontal fusion")] == ["map_beside_map", "reduce_beside_reduce"]
     assert add_to_mul.kinds == (Apply,)
+    with pytest.raises(RewriteError, match=r"no rule is of a family 'flying'; there are simplification, dead code, .*"):
+        rules_of("flying")
     with pytest.raises(RewriteError, match="no rule is named 'fly'"):
         rule_named("fly")
     with pytest.raises(RewriteError, match="two rules named add_to_mul"):

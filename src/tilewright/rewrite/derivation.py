@@ -101,19 +101,28 @@ class Derivation:
         return program
 
     def check(self, arguments_list: Sequence[Sequence[Any]]) -> None:
-        """Interpret the program before and after every step on each list of arguments, and compare.
+        """Verify the program after every step, interpret it on each list of arguments, and compare with the source's.
 
         Integers and booleans must agree exactly, floats within what reassociation explains (`agree`).
 
         Raises:
-            RewriteError: naming the first step that changes a result.
+            RewriteError: naming the first step whose program is ill-formed, or that changes a result.
         """
         from tilewright.ir.interpreter import interpret
+        from tilewright.ir.verifier import IRError, verify
 
+        for number, step in enumerate(self.steps, 1):
+            try:
+                verify(step.after)
+            except IRError as error:
+                raise RewriteError(f"step {number} leads to what is no program: {error}\n{step}") from error
         for arguments in arguments_list:
             expected = interpret(self.source, arguments)
             for number, step in enumerate(self.steps, 1):
-                results = interpret(step.after, arguments)
+                try:
+                    results = interpret(step.after, arguments)
+                except Exception as error:  # of whatever kind: the source had none
+                    raise RewriteError(f"after step {number}, {type(error).__name__}: {error}\n{step}") from error
                 if difference := agree(expected, results):
                     raise RewriteError(f"step {number} changes the result, {difference}:\n{step}")
 

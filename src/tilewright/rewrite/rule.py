@@ -306,11 +306,19 @@ def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
 
 
 def rules_of(family: str) -> tuple[Rule, ...]:
-    """The rules of a family, in the order in which they are tried."""
+    """The rules of a family, in the order in which they are tried.
+
+    Raises:
+        RewriteError: if there are none.
+    """
     from tilewright.rewrite import rules  # the rules import this module
 
     rules.load(family)
-    return tuple(one for one in _in_order() if one.family == family)
+    found = tuple(one for one in _in_order() if one.family == family)
+    if not found:
+        known = ", ".join(dict.fromkeys(one.family for one in all_rules()))
+        raise RewriteError(f"no rule is of a family {family!r}; there are {known}")
+    return found
 
 
 def rule_named(name: str) -> Rule:
