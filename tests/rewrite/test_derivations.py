@@ -96,9 +96,7 @@ def test_check_finds_an_ill_formed_step() -> None:
     recording = Recording(NORMALISE)
     state = run_strategy(NORMALISE, everywhere(apply(ill_typed_negation)))
     recording.add(state.steps, state.refusals)
-    with pytest.raises(
-        RewriteError, match=r"step 1 leads to what is no program: .*\n.*f32.*bool.*\nill_typed_neg"
-    ):
+    with pytest.raises(RewriteError, match=r"step 1 leads to what is no program: .*\n.*f32.*bool.*\nill_typed_neg"):
         recording.derivation.check([])
 
 

@@ -280,9 +280,14 @@ def equation_of(function: Callable[..., object]) -> str:
     return equation
 
 
-def _place(function: RuleFunction) -> tuple[str, int]:
-    """Where it is written: a module that is imported once more, as by a child after a fork, has the same rules."""
-    return function.__module__, function.__code__.co_firstlineno
+def _replaces(new: RuleFunction, old: RuleFunction) -> bool:
+    """Whether a rule stands for another one of its name: it is that one, imported once more as by a child after a fork,
+    or it is written in its module again, where a module has several texts: in a notebook, or at the prompt.
+    """
+    if new is old or new.__module__ != old.__module__:
+        return False
+    here, there = new.__code__, old.__code__
+    return here.co_filename != there.co_filename or here.co_firstlineno == there.co_firstlineno
 
 
 def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
@@ -297,7 +302,7 @@ def rule(family: str, *kinds: type) -> Callable[[RuleFunction], Rule]:
     def register(function: RuleFunction) -> Rule:
         name, equation = function.__name__, equation_of(function)
         other = _REGISTRY[name].function if name in _REGISTRY else None
-        if other is function or (other is not None and _place(other) != _place(function)):
+        if other is not None and not _replaces(function, other):
             raise RewriteError(f"there are two rules named {name}")
         _REGISTRY[name] = Rule(name, family, equation, kinds or ANY, function)
         return _REGISTRY[name]
