@@ -170,6 +170,20 @@ def test_results_of_a_run_can_be_compared(program: Path, tmp_path: Path) -> None
     assert output.count("scaled") == output.count("total") == 2
 
 
+def test_names_are_no_markup(program: Path, tmp_path: Path) -> None:
+    program.write_text(PROGRAM + 'def datasets():\n    return {"[/] [red]": (np.ones(SIZE, "f"), 2.0)}\n')
+    output = run(program, "--runs", bench.LEAST_RUNS, "--json", tmp_path / "a.json")
+    assert output.count("[/] [red]") == 2
+    assert run("--compare", tmp_path / "a.json", tmp_path / "a.json").count("[/] [red]") == 2
+
+
+@pytest.mark.parametrize("time", [0.0, -1.0, float("nan"), float("inf")])
+def test_times_that_are_none(tmp_path: Path, time: float) -> None:
+    old, new = written(tmp_path / "old.json", f=[1.0] * 7), written(tmp_path / "new.json", f=[time] * 7)
+    assert f"f on d took {time}" in refused("--compare", old, new)
+    assert f"f on d took {time}" in refused("--compare", new, old)
+
+
 def test_what_cannot_be_compared(program: Path, tmp_path: Path) -> None:
     times = [1.0] * 10
     old = written(tmp_path / "old.json", f=times)

@@ -37,3 +37,15 @@ def test_arrays_of_other_types_and_ranks_are_told_once(tmp_path: Path, monkeypat
     result = CliRunner().invoke(app, ["tune", str(path), files[1], "--seconds", "0.001"])
     assert result.exit_code != 0
     assert "does not take dtype f64" in " ".join(result.output.split())
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_names_of_data_sets_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_TUNINGS", str(tmp_path / "tunings.sqlite3"))
+    path = tmp_path / "sums.py"
+    path.write_text(PROGRAM)
+    np.savez(tmp_path / "fits.npz", xss=np.ones((4, 40), np.float32))
+    given = f"--data=[/]={tmp_path / 'fits.npz'}"
+    result = CliRunner().invoke(app, ["tune", str(path), given, "--seconds", "0.001"])
+    assert result.exit_code == 0, result.output
+    assert "[/]: " in result.output

@@ -156,11 +156,13 @@ LEAST_RUNS = fewest_runs(COMPARING)
 
 def results_table(device: Device, rows: Sequence[Row]) -> Table:
     """The results for a terminal."""
+    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text  # names are no markup
 
     from tilewright.report.text import duration
 
-    table = Table(title=f"{device}; medians with {CONFIDENCE:.0%} confidence intervals")
+    table = Table(title=f"{escape(str(device))}; medians with {CONFIDENCE:.0%} confidence intervals")
     for name in ("program", "data set"):
         table.add_column(name, overflow="fold")
     units = [unit for unit in UNITS if any(unit in row.work for row in rows)]
@@ -170,7 +172,9 @@ def results_table(device: Device, rows: Sequence[Row]) -> Table:
         median, low, high = median_interval(row.seconds)
         rates = [f"{row.work[unit] * 1e-9 / median:.3g}" if unit in row.work else "" for unit in units]
         interval = f"{duration(low)} to {duration(high)}"
-        table.add_row(row.program, row.dataset, duration(row.first_call), duration(median), interval, *rates)
+        table.add_row(
+            Text(row.program), Text(row.dataset), duration(row.first_call), duration(median), interval, *rates
+        )
     return table
 
 
@@ -213,12 +217,20 @@ def read_results(path: Path) -> dict[tuple[str, str], tuple[float, ...]]:
         content = json.loads(path.read_text())
         if content["format"] != FORMAT:
             raise ValueError(f"its format is {content['format']!r}, not {FORMAT!r}")
-        return {(row["program"], row["dataset"]): tuple(map(float, row["seconds"])) for row in content["rows"]}
+        return {(row["program"], row["dataset"]): _times_of(row) for row in content["rows"]}
     except FileNotFoundError:
         raise ValueError(f"there is no file {path}") from None
     except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(f"{path} is no result of tilewright bench --json: {reason}") from None
+
+
+def _times_of(row: dict[str, Any]) -> tuple[float, ...]:
+    times = tuple(map(float, row["seconds"]))
+    for one in times:
+        if not 0 < one < math.inf:
+            raise ValueError(f"{row['program']} on {row['dataset']} took {one} seconds")
+    return times
 
 
 @dataclass(frozen=True)
@@ -275,6 +287,7 @@ def compare(
 def comparison_table(changes: Sequence[Change]) -> Table:
     """The changes for a terminal."""
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=f"new time / old time, with {CONFIDENCE:.0%} confidence intervals")
     for name in ("program", "data set"):
@@ -284,5 +297,5 @@ def comparison_table(changes: Sequence[Change]) -> Table:
     for one in changes:
         colour = {"slower": "red", "faster": "green", "": "default"}[one.verdict]
         interval = f"{one.low:.3f} to {one.high:.3f}"
-        table.add_row(one.program, one.dataset, f"{one.ratio:.3f}", interval, f"[{colour}]{one.verdict}[/]")
+        table.add_row(Text(one.program), Text(one.dataset), f"{one.ratio:.3f}", interval, f"[{colour}]{one.verdict}[/]")
     return table

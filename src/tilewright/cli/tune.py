@@ -86,7 +86,7 @@ def tune_file(
 
     device = device_for(target)
     given = {name: make() for name, make in read.datasets.items()}
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     for name, program in read.programs.items():
         data, others = _fitting(program, given)
         for reason in others:
