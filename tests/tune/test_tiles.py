@@ -152,6 +152,23 @@ def test_no_candidate_begins_after_the_time_is_spent(opencl: Device, store: Tuni
     assert report.tried == () and report.tiles == {}
 
 
+@pytest.mark.parametrize("runs", [0, -1, 1.5, True])
+def test_runs_that_are_none(opencl: Device, store: TuningStore, runs: Any) -> None:
+    with pytest.raises(
+        ValueError, match=rf"runs is how many tilings are tried at most, 1 at least, not {runs} of type"
+    ):
+        tune_tiles(matmul.trace("f4", "f4"), opencl, (A, B), runs=runs, store=store)
+    with pytest.raises(TypeError, match="timing is a Timing"):
+        tune_tiles(matmul.trace("f4", "f4"), opencl, (A, B), timing=runs, store=store)
+
+
+def test_what_was_found_stays_if_nothing_is_tried(opencl: Device, store: TuningStore) -> None:
+    program = matmul.trace("f4", "f4")
+    store.put(program_digest(program), device_key(opencl), {"k.Q": 4.0}, shape_class((A, B)))
+    assert not tune_tiles(program, opencl, (A, B), seconds=0, timing=SHORT, store=store).tried
+    assert stored_tiles(program, opencl, store) == {shape_class((A, B)): {"k": 4}}
+
+
 def test_a_processor_has_no_tiles() -> None:
     with pytest.raises(ValueError, match="cpu has no thread blocks"):
         matmul.tune_tiles(A, B, target="cpu")

@@ -25,10 +25,11 @@ from tilewright.passes.pipelines import run_pipeline
 from tilewright.passes.tiled.choice import ranked_tilings
 from tilewright.passes.tiled.tiling import IllegalTiling, Tiling, parallel_dimensions
 from tilewright.runtime.devices import Device
+from tilewright.runtime.messages import value_text
 from tilewright.tune.keys import ANY_SHAPE, TuningWarning, device_key, program_digest, shape_class
 from tilewright.tune.search import Progress, silent
 from tilewright.tune.store import TuningStore
-from tilewright.tune.tuner import Timing
+from tilewright.tune.tuner import Timing, timing_of
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,13 @@ def tune_tiles(
         progress: told what is about to be done.
 
     Raises:
-        ValueError: if the program has not just one contraction, or the device has no thread blocks.
+        ValueError: if the program has not just one contraction, the device has no thread blocks, or nothing may run.
     """
+    if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
+        raise ValueError(f"runs is how many tilings are tried at most, 1 at least, not {value_text(runs)}")
     if not device.machine.is_gpu_like:
         raise ValueError(f"{device.name} has no thread blocks: the tiles of a CPU follow from its vector registers")
-    begin, timing = time.perf_counter(), timing or Timing()
+    begin, timing = time.perf_counter(), timing_of(timing)
     contraction = order_dimensions(reclassify(bound_contraction(program, arguments)))
     model = compile_program(program, device)
     model_seconds = timing.of(lambda: model(*arguments))
@@ -104,9 +107,10 @@ def tune_tiles(
     if best[1] >= model_seconds:
         best = ({}, model_seconds)
     values = {f"{name}.{part}": float(number) for name, one in best[0].items() for part, number in _parts(one)}
-    (store or TuningStore()).put(
-        program_digest(program), device_key(device), values, shape_class(arguments), program.name
-    )
+    if tried:  # else nothing is known that was not known before
+        (store or TuningStore()).put(
+            program_digest(program), device_key(device), values, shape_class(arguments), program.name
+        )
     return TilesReport(dict(best[0]), best[1], model_seconds, tuple(tried), tuple(failed))
 
 

@@ -75,6 +75,17 @@ class Timing:
         return best
 
 
+def timing_of(given: Timing | None) -> Timing:
+    """How long candidates are run: as given, or as is usual.
+
+    Raises:
+        TypeError: for something else.
+    """
+    if given is not None and not isinstance(given, Timing):
+        raise TypeError(f"timing is a Timing, as in Timing(seconds=0.2), not {value_text(given)}")
+    return given or Timing()
+
+
 @dataclass(frozen=True)
 class TuningReport:
     """What tuning a program gave.
@@ -148,8 +159,7 @@ def tune(
     """
     if cost not in COSTS:
         raise ValueError(f"cost must be {' or '.join(map(repr, COSTS))}, not {cost!r}")
-    if timing is not None and not isinstance(timing, Timing):
-        raise TypeError(f"timing is a Timing, as in Timing(seconds=0.2), not {value_text(timing)}")
+    timing = timing_of(timing)
     asked = questions(executable.program)
     if not asked:
         raise ValueError(
@@ -158,7 +168,7 @@ def tune(
         )
     if not data:
         raise ValueError(f"tuning {executable.program.name} needs a data set at least")
-    bench = _Bench(executable, data, timing or Timing(), store or TuningStore())
+    bench = _Bench(executable, data, timing, store or TuningStore())
     if fresh:
         bench.store.forget(bench.digest, bench.measured_on)
     known = bench.known()
