@@ -15,10 +15,13 @@ from random_programs.generator import random_program
 
 from tilewright.cli.bench_file import read_programs
 from tilewright.cli.stages import generic_types
-from tilewright.ir.printer import print_program
+from tilewright.ir.nodes import Statement
+from tilewright.ir.parser import parse_program
+from tilewright.ir.printer import print_program, print_statement
 from tilewright.machine.model import Machine
 from tilewright.machine.named import CPU_AVX512, H100
 from tilewright.passes.pipelines import run_pipeline
+from tilewright.report import derivation_page as page_module
 from tilewright.report.derivation_page import derivation_page
 from tilewright.rewrite.derivation import Derivation, Recording
 
@@ -97,6 +100,23 @@ def test_pages_of_random_programs(seed: int) -> None:
     recording = Recording(program)
     run_pipeline(program, derivation=recording)
     agrees(recording.derivation)
+
+
+def test_statements_that_stay_are_printed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = "".join(f"  let (x{k}: [n]f32) = rearrange (0) x\n" for k in range(50))
+    program = parse_program(f"def views (x: [n]f32) =\n{lines}  in ({', '.join(f'x{k}' for k in range(50))})")
+    recording = Recording(program)
+    run_pipeline(program, derivation=recording)
+    printed: list[Statement] = []
+
+    def counting(statement: Statement, indent: int = 0) -> str:
+        printed.append(statement)
+        return print_statement(statement, indent)
+
+    monkeypatch.setattr(page_module, "print_statement", counting)
+    agrees(recording.derivation)
+    assert len(recording.derivation.steps) == 50
+    assert len(printed) == 50  # and not once more after each step
 
 
 def test_names_stay_text() -> None:

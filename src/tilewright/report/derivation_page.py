@@ -22,7 +22,8 @@ from difflib import SequenceMatcher
 from html import escape
 from itertools import takewhile
 
-from tilewright.ir.printer import print_program
+from tilewright.ir.nodes import Body, Program
+from tilewright.ir.printer import print_program, print_statement
 from tilewright.rewrite.derivation import Derivation, Step
 from tilewright.rewrite.rule import Refusal, rule_named
 
@@ -89,15 +90,27 @@ def _lines(lines: list[str], kept: set[int], tag: str) -> str:
 
 def _programs(derivation: Derivation) -> dict[str, list[object]]:
     """The lines of the source, and of each step: where the program changes, how many lines go, which ones come."""
-    old = first = print_program(derivation.source).splitlines()
+    known: dict[int, list[str]] = {}
+    old = first = _program_lines(derivation.source, known)
     changes: list[object] = []
     for step in derivation.steps:
-        new = print_program(step.after).splitlines()
+        new = _program_lines(step.after, known)
         head = _common(old, new)
         tail = _common(old[head:][::-1], new[head:][::-1])
         changes.append([head, len(old) - head - tail, new[head : len(new) - tail]])
         old = new
     return {"source": list(first), "changes": changes}
+
+
+def _program_lines(program: Program, known: dict[int, list[str]]) -> list[str]:
+    """The lines of a program's text; those of each statement are kept, since a step leaves most of them as they are."""
+    head, end, _ = print_program(Program(program.name, program.parameters, Body((), program.body.results))).split("\n")
+    if not program.body.statements:
+        return [head, end]
+    for one in program.body.statements:
+        if id(one) not in known:
+            known[id(one)] = f"  {print_statement(one, 1)}".split("\n")
+    return [head, *(line for one in program.body.statements for line in known[id(one)]), f"  in {end.strip()}"]
 
 
 def _common(one: list[str], two: list[str]) -> int:
