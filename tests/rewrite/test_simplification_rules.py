@@ -517,6 +517,14 @@ DECLINES = [
         1,
         "p is used otherwise than as its one element",
     ),
+    (
+        "map_single_elements",
+        "a: [n]f32, i: i64",
+        "let (c: [n][1]f32) = reshape (n, 1) a\n"
+        "let (x: [n]f32) = map n (\\(p: [1]f32) ->\n  let (q: f32) = p[i]\n  in (q)) c\nin (x)",
+        1,
+        "p is used otherwise than as its one element, or by an index that may be another",
+    ),
 ] + [
     (
         name,

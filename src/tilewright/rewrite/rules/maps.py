@@ -6,12 +6,14 @@ import dataclasses
 from typing import TypeAlias
 
 from tilewright.ir.nodes import Atom, Body, Index, Lambda, Map, Redomap, Replicate, Scanomap, Statement, Variable
+from tilewright.ir.sizes import ONE
 from tilewright.ir.traversal import bound, mentioned
 from tilewright.rewrite.names import replace_names
 from tilewright.rewrite.rule import Declined, Place, no_match, rule
 from tilewright.rewrite.rules.columns import column_of
 from tilewright.rewrite.rules.scalars import same_atom
 from tilewright.rewrite.rules.simplification import drop_results
+from tilewright.rewrite.rules.views import may_be_outside
 
 Mapping: TypeAlias = Map | Redomap | Scanomap
 
@@ -127,17 +129,21 @@ def map_replicate(at: Place) -> Body | Declined:
 
 @rule("simplification", Map, Redomap, Scanomap)
 def map_single_elements(at: Place) -> Body | Declined:
-    """map (\\x -> e) (reshape (n, 1) xs)  =>  map (\\a -> e[x[0] := a]) xs, if e uses x in no other way"""
+    """map (\\x -> e) (reshape (n, 1) xs)  =>  map (\\a -> e[x[0] := a]) xs, if e uses x in no other way
+
+    An index that a user wrote may be another than 0, unless it is known, and is checked where it is.
+    """
     expression = _mapping(at)
     for k, (row, array) in enumerate(zip(expression.function.parameters, expression.arrays, strict=True)):
         column = column_of(at, array) if row.type.rank == 1 else None
         if column is None:
             continue
         body = expression.function.body
-        reads = [one for one in body.statements if isinstance(one.expression, Index) and one.expression.array == row]
+        indexed = [(one, one.expression) for one in body.statements if isinstance(one.expression, Index)]
+        reads = [one for one, read in indexed if read.array == row and read.indices and not may_be_outside(read, ONE)]
         others = tuple(one for one in body.statements if one not in reads)
         if row.name in mentioned((others, body.results)):
-            return Declined(f"{row} is used otherwise than as its one element")
+            return Declined(f"{row} is used otherwise than as its one element, or by an index that may be another")
         element = Variable(at.names(f"{column}.element"), column.type.row)
         inside = replace_names(Body(others, body.results), {one.targets[0].name: element for one in reads})
         parameters, arrays = list(expression.function.parameters), list(expression.arrays)

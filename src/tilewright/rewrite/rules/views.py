@@ -27,7 +27,7 @@ def index_iota(at: Place) -> Body | Declined:
     if not isinstance(iota, nodes.Iota) or not index.indices:
         return no_match("the array is not an iota")
     position = index.indices[0]
-    if _may_be_outside(index, iota.count):
+    if may_be_outside(index, iota.count):
         return Declined(f"{position} may be out of range of {index.array}")
     return at.bind(position) if iota.scalar == I64 else at.become(nodes.Cast(iota.scalar, position))
 
@@ -39,7 +39,7 @@ def index_replicate(at: Place) -> Body | Declined:
     replicate = at.definition(index.array)
     if not isinstance(replicate, nodes.Replicate) or not index.indices:
         return no_match("the array is not a replicate")
-    if _may_be_outside(index, replicate.count):
+    if may_be_outside(index, replicate.count):
         return Declined(f"{index.indices[0]} may be out of range of {index.array}")
     rest = index.indices[1:]
     if not rest or not isinstance(replicate.value, Variable):
@@ -140,7 +140,7 @@ def index_map(at: Place) -> Body | Declined:
     rows = zip(function.parameters, producer.expression.arrays, strict=True)
     picked = (Statement((parameter,), nodes.Index(array, (row,), first)) for parameter, array in rows)
     value = function.body.results[producer.targets.index(index.array)]
-    if _may_be_outside(index, producer.expression.width) and not _needs(value, function):
+    if may_be_outside(index, producer.expression.width) and not _needs(value, function):
         return Declined(f"{row} may be out of range of {index.array}, which reads nothing there")
     last = nodes.Index(value, rest, _rest_of(index)) if rest and isinstance(value, Variable) else nodes.Alias(value)
     here = (*picked, *function.body.statements, Statement(at.statement.targets, last))
@@ -163,7 +163,7 @@ def _rest_of(index: nodes.Index) -> str:
     return chosen_indices(index.line, range(1, len(index.indices)))
 
 
-def _may_be_outside(index: nodes.Index, count: Size) -> bool:
+def may_be_outside(index: nodes.Index, count: Size) -> bool:
     """Whether the first index is one that a user wrote and that is to be checked when the program runs."""
     first = index.indices[0]
     return bool(index.line) and index.checked and not (isinstance(first, Literal) and _is_below(first, count))
