@@ -39,6 +39,18 @@ def test_arrays_of_other_types_and_ranks_are_told_once(tmp_path: Path, monkeypat
     assert "does not take dtype f64" in " ".join(result.output.split())
 
 
+def test_a_program_that_no_data_set_fits_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_TUNINGS", str(tmp_path / "tunings.sqlite3"))
+    path = tmp_path / "sums.py"
+    two = PROGRAM.replace("row_sums(xss", "first(factor: tw.f32, xss").replace("import tilewright as tw\n", "")
+    path.write_text(f"import tilewright as tw\n{two}{PROGRAM}")
+    np.savez(tmp_path / "fits.npz", xss=np.ones((4, 40), np.float32))
+    result = CliRunner().invoke(app, ["tune", str(path), f"--data={tmp_path / 'fits.npz'}", "--seconds", "0.001"])
+    assert result.exit_code == 0, result.output
+    assert "left out: first, which no data set fits" in result.output
+    assert "row_sums on cpu" in result.output
+
+
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_names_of_data_sets_are_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_TUNINGS", str(tmp_path / "tunings.sqlite3"))

@@ -68,7 +68,8 @@ def tune_file(
     fresh: bool,
     told: Callable[[str], None],
 ) -> Iterator[TuningReport]:
-    """Tune every program of a file on all of its data sets that fit it, with a bar of what has been done.
+    """Tune every program of a file on all of its data sets that fit it, with a bar of what has been done; one that none
+    fits is left out.
 
     Args:
         read: the file.
@@ -78,6 +79,9 @@ def tune_file(
         budget: seconds after which no further candidate of a program is tried.
         fresh: measure everything again.
         told: is given what a person should know meanwhile.
+
+    Raises:
+        ValueError: if no data set fits any program, with the reasons.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -87,10 +91,16 @@ def tune_file(
     device = device_for(target)
     given = {name: make() for name, make in read.datasets.items()}
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    fitting = {name: _fitting(program, given) for name, program in read.programs.items()}
+    if not any(data for data, _ in fitting.values()):
+        raise ValueError("; ".join(reason for _, others in fitting.values() for reason in others))
     for name, program in read.programs.items():
-        data, others = _fitting(program, given)
+        data, others = fitting[name]
         for reason in others:
             told(f"left out: {reason}")
+        if not data:
+            told(f"left out: {name}, which no data set fits")
+            continue
         with Progress(*columns, transient=True) as bar:
             task = bar.add_task(name, total=None)
 
@@ -105,11 +115,7 @@ def tune_file(
 def _fitting(
     program: TracedProgram, given: Mapping[str, tuple[Any, ...]]
 ) -> tuple[dict[str, tuple[Any, ...]], list[str]]:
-    """The data sets that have as many arguments as a program takes, of its types, and why others do not.
-
-    Raises:
-        ValueError: if there is none, with the reasons.
-    """
+    """The data sets that have as many arguments as a program takes, of its types, and why others do not."""
     data, others = {}, []
     for name, one in given.items():
         try:
@@ -118,8 +124,6 @@ def _fitting(
             data[name] = arguments
         except (TypeError, ValueError) as error:
             others.append(str(error) if str(error).startswith("data set") else f"data set {name}: {error}")
-    if not data:
-        raise ValueError("; ".join(others))
     return data, others
 
 
