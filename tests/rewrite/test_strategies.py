@@ -141,6 +141,9 @@ def test_a_rule_without_a_focus_or_with_a_wrong_one_is_an_error() -> None:
         resolve(SOURCE, Site((), 7))
     with pytest.raises(RewriteError, match="no body 0 in statement 1"):
         resolve(SOURCE, Site(((1, 0),), 0))
+    for step in ((-2, 0), (0, -1)):  # which Python would count from the end
+        with pytest.raises(RewriteError, match=r"no body -?\d in statement -?\d on the way"):
+            resolve(SOURCE, Site((step,), 0))
 
 
 def test_rules_are_values_with_their_equation() -> None:

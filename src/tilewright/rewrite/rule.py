@@ -179,9 +179,10 @@ def body_at(program: Program, path: tuple[tuple[int, int], ...]) -> Body:
     """
     body = program.body
     for index, number in path:
-        if index >= len(body.statements) or number >= len(bodies_of(body.statements[index].expression)):
+        inside = bodies_of(body.statements[index].expression) if 0 <= index < len(body.statements) else ()
+        if not 0 <= number < len(inside):
             raise RewriteError(f"program {program.name} has no body {number} in statement {index} on the way {path}")
-        body = bodies_of(body.statements[index].expression)[number]
+        body = inside[number]
     return body
 
 
@@ -208,8 +209,8 @@ def _way_to(program: Program, path: tuple[tuple[int, int], ...]) -> tuple[tuple[
     body = program.body
     for index, number in path:
         around.append((body, index))
-        inside = bodies_of(body.statements[index].expression) if index < len(body.statements) else ()
-        if number >= len(inside):
+        inside = bodies_of(body.statements[index].expression) if 0 <= index < len(body.statements) else ()
+        if not 0 <= number < len(inside):
             body_at(program, path)  # which says what is missing
         body = inside[number]
     program.__dict__["_way"] = path, tuple(around), body
