@@ -48,14 +48,14 @@ class Timing:
         """Refuse what would measure nothing, or never come to an end.
 
         Raises:
-            ValueError: for fewer than one run, seconds that are no finite number of at least 0, and a negative budget.
+            ValueError: for fewer than one run, seconds that are not finite or negative, and a budget that is no number.
         """
         if not (is_number(self.least) and 1 <= self.least < math.inf):
             raise ValueError(f"a candidate must be run once at least: least = {value_text(self.least)}")
         if not (is_number(self.seconds) and 0 <= self.seconds < math.inf):
             raise ValueError(f"seconds for a candidate must be finite and at least 0, not {value_text(self.seconds)}")
-        if not (is_number(self.budget) and self.budget >= 0):
-            raise ValueError(f"the budget of a tuning must be seconds, at least 0, not {value_text(self.budget)}")
+        if not is_number(self.budget) or math.isnan(self.budget):
+            raise ValueError(f"the budget of a tuning must be seconds, not {value_text(self.budget)}")
 
     def of(self, call: Callable[[], Any], limit: float = math.inf) -> float:
         """The time of a call in seconds; a first call, which may compile, does not count, unless it takes longer than
