@@ -72,6 +72,29 @@ def test_results(expression: str, dtype: str) -> None:
             np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("shape", [(5, 6), (400, 410), (1, 6)], ids=["small", "recycled", "of one row"])
+@pytest.mark.parametrize("layout", ["c", "f", "steps", "backwards"])
+def test_updates(shape: tuple[int, int], layout: str) -> None:
+    """With beta, kernels are given a copy of what the result held."""
+    rows, columns = shape
+    left, right = some(rows, 7, dtype="f8"), some(7, columns, dtype="f8")
+    plan = tw.plan(E2, left, right, beta=-2.0, target="cpu")
+    for call in (plan, lambda a, b, out: tw.einsum(E2, a, b, out=out, beta=-2.0, target="cpu")):
+        held = (
+            np.zeros((2 * rows, columns)) if layout == "steps" else np.zeros(shape, order="F" if layout == "f" else "C")
+        )
+        out = {"steps": held[::2], "backwards": held[:, ::-1]}.get(layout, held)
+        for seed in range(4):
+            before = out[...] = some(*shape, seed=seed, dtype="f8")
+            assert call(left, right, out=out) is out
+            np.testing.assert_array_equal(out, left @ right - 2 * before)
+        assert not held[1::2].any() or layout != "steps"
+        with pytest.raises(ValueError, match="beta = -2.0 needs out|beta needs out"):
+            call(left, right, out=None)
+    assert plan.bound.quick is not None
+    assert len(plan.bound.quick.entries) == 1
+
+
 @pytest.mark.parametrize("expression", ["ij->ji", "ii->i", "iji->ji", "ijij->ji", "ijk->kij"])
 def test_views(expression: str) -> None:
     array = some(*(EXTENTS[one] for one in expression.split("->", maxsplit=1)[0]))

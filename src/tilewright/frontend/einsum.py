@@ -264,7 +264,6 @@ def _by_form(
             _remember(_CALLS, key, bound)
     if out is not None:
         check_out(out, arrays, operand_count)
-        arrays = (*arrays, out) if beta else arrays
     result = bound.run(arrays, out)
     if record is not None:
         kept: Any = bound

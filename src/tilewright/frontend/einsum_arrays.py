@@ -117,12 +117,22 @@ def large_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, 
     return partial(aligned_empty, shape, dtype, "the result")
 
 
-def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: tuple[int, ...]) -> Array:
+def empty_result(shape: tuple[int, ...], dtype: np.dtype[Any], axes: Sequence[int]) -> Array:
     """A new array whose axes lie in memory in the given order, outermost first."""
-    if axes == tuple(range(len(shape))):
+    if tuple(axes) == tuple(range(len(shape))):
         return _empty(shape, dtype)
     inner = _empty(tuple(shape[axis] for axis in axes), dtype)
     return inner.transpose([axes.index(axis) for axis in range(len(axes))])
+
+
+def held_by(out: Array) -> Array:
+    """A copy of what an array holds, in native byte order; its axes lie in memory as those of the array do."""
+    dtype = out.dtype.newbyteorder("=")
+    if not _is_large(out.shape, dtype):
+        return out.astype(dtype, "K")
+    copy = empty_result(out.shape, dtype, sorted(range(out.ndim), key=lambda axis: -abs(out.strides[axis])))
+    np.copyto(copy, out)
+    return copy
 
 
 def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

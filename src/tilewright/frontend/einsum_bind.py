@@ -22,6 +22,7 @@ from tilewright.frontend.einsum_arrays import (
     can_exist,
     empty_result,
     fresh_strides,
+    held_by,
     large_result,
     row_major_strides,
 )
@@ -73,7 +74,7 @@ class BoundEinsum:
         resolved: the expression with its sizes.
         path: the order of contraction.
         program: the core program, None if the result is a view of the operand.
-        executable: the compiled program; takes operands, then the epilogue's, then what `out` held (if beta).
+        executable: the compiled program; takes operands, then the epilogue's, then a copy of what `out` held (if beta).
         preparations: what is done to each of these first, None where nothing is.
         shape: the result's shape.
         dtype: the result's dtype.
@@ -81,7 +82,7 @@ class BoundEinsum:
         order: the memory order that was asked for.
         indirect: `out` has foreign bytes or unaligned elements, so that the result is copied into it.
         quick: short cuts for repeated calls; None where there are none.
-        copies_out: the last preparation copies what `out` held.
+        copies_out: whether the program takes what `out` held.
         orders: of the indices of each intermediate, outermost first, where they were chosen.
         squeezed: gives of a result what the program writes, where that has fewer dimensions.
     """
@@ -103,15 +104,13 @@ class BoundEinsum:
     squeezed: Squeezed | None = None
 
     @property
-    def takes_operands_as_they_are(self) -> bool:
-        """Whether the program reads the operands' own memory, whatever it does with what `out` held."""
-        preparations = self.preparations or ()
-        return all(one is None or one.dtype is None for one in preparations[: len(preparations) - self.copies_out])
-
-    @property
     def takes_as_they_are(self) -> bool:
         """Whether the program reads the memory of all that it is given."""
-        return self.takes_operands_as_they_are and not self.copies_out
+        return all(one is None or one.dtype is None for one in self.preparations or ())
+
+    def given(self, arrays: Sequence[Array], out: Array | None) -> Sequence[Array]:
+        """The operands, and what `out` held: a copy, as the program may read it after it has begun to write."""
+        return (*arrays, held_by(out)) if self.copies_out and out is not None else arrays
 
     def prepared(self, arrays: Sequence[Array]) -> Sequence[Array]:
         """The operands as the program takes them."""
@@ -139,7 +138,8 @@ class BoundEinsum:
         if self.executable is None:
             assert out is None, "a view is not written"
             return self._view(arrays[0])
-        given, arrays = arrays, self.prepared(arrays)
+        given = self.given(arrays, out)
+        arrays = self.prepared(given)
         if not self.shape:
             value = self._computed(arrays)
             if self.quick is not None:
@@ -286,8 +286,10 @@ def bind(
     hurried = hurried and device.name == "cpu"
     executable = executable_of(program, device, size_tiles(text, resolved, options.tiles), hurried)
     squeezed = Squeezed(resolved.spec.output, gone) if gone.intersection(resolved.spec.output) else None
-    previous = _Preparation(stored.newbyteorder("="), squeezed) if options.beta else None
-    preparations = _preparations(extras, previous, spec.inputs, extra_labels, conversions)
+    preparations = _preparations(extras, spec.inputs, extra_labels, conversions)
+    if options.beta and (squeezed is not None or preparations is not None):
+        previous = None if squeezed is None else _Preparation(None, squeezed)
+        preparations = (*(preparations or (None,) * (len(operands) + len(extras))), previous)
     stored = _canonical(stored)
     indirect = out is not None and (not out.dtype.isnative or is_unaligned(out))
     bound = BoundEinsum(
@@ -344,7 +346,8 @@ def _quick_calls(bound: BoundEinsum) -> QuickCalls | None:
         return None
     large = large_result(shape, dtype, axes)
     points = math.prod(bound.resolved.sizes)
-    return QuickCalls(bound.flat_plan, fresh_strides(shape, dtype.itemsize, axes), points, large)
+    fresh = fresh_strides(shape, dtype.itemsize, axes)
+    return QuickCalls(bound.flat_plan, fresh, points, large, copies_out=bound.copies_out)
 
 
 def is_view(
@@ -379,7 +382,6 @@ def _lies_as(spec: EinsumSpec, operand: Signature, order: str) -> bool:
 
 def _preparations(
     extras: Sequence[Signature],
-    previous: _Preparation | None,
     labels: Sequence[Labels],
     extra_labels: Sequence[Labels],
     conversions: Sequence[np.dtype[Any] | None],
@@ -390,9 +392,6 @@ def _preparations(
     ]
     for extra, mine in zip(extras, extra_labels, strict=True):
         prepared.append(_preparation(conversion(extra, extra.dtype), BROADCAST in mine, mine))
-    if previous is not None:
-        # A copy of what out held: the program may read it after it has begun to write the result.
-        prepared.append(previous)
     return tuple(prepared) if any(one is not None for one in prepared) else None
 
 

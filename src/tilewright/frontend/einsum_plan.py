@@ -124,7 +124,7 @@ class EinsumPlan:
         if out.shape != self.bound.shape:
             raise ValueError(f"plan {self.expression!r}: out has shape {out.shape}, the result {self.bound.shape}")
         check_out(out, arrays, self.operand_count)
-        return self.bound.run((*arrays, out) if self.beta else arrays, out)
+        return self.bound.run(arrays, out)
 
     @cached_property
     def copying(self) -> EinsumPlan:

@@ -48,7 +48,12 @@ class QuickCalls:
     """The entries of one einsum, tried in turn: `entry(*arrays, out)` gives None if the arrays are of another form."""
 
     def __init__(
-        self, plan_of: PlanOf, fresh_strides: tuple[int, ...], points: int, large: Callable[[], Array] | None = None
+        self,
+        plan_of: PlanOf,
+        fresh_strides: tuple[int, ...],
+        points: int,
+        large: Callable[[], Array] | None = None,
+        copies_out: bool = False,
     ) -> None:
         """Of an einsum whose operands go to the kernels as they are.
 
@@ -57,12 +62,14 @@ class QuickCalls:
             fresh_strides: those of a new result.
             points: of the whole index space.
             large: makes a new result whose memory is recycled; None where native code makes it.
+            copies_out: the last of the kernels' operands is a copy of what the result held.
         """
         self.entries: tuple[NativeEntry, ...] = ()
         self._plan_of = plan_of
         self._fresh_strides = fresh_strides
         self._points = points
         self._large = large
+        self._copies_out = copies_out
         self._calls = 0
         self.counted: Callable[[NativeEntry], NativeEntry] | None = (
             None  # how entries are told apart (`einsum_hurried`)
@@ -99,6 +106,8 @@ class QuickCalls:
         much = self._points > _UNSHARED_POINTS or sum(one.size for one in arrays) > _UNSHARED_ELEMENTS
         if self._large is not None or much or (not serial and any(one.blocks > 1 for one in plan.launches)):
             entry = _of_threads(entry, threads, arrays[0].shape, self._large if fresh else None)
+        if self._copies_out:
+            entry = _of_copy(entry)
         if self.counted is not None:
             entry = self.counted(entry)
         # Where two threads learn at once, one entry may be lost, to be learned again.
@@ -126,6 +135,17 @@ class QuickView:
 
     def learn(self, *_: Any) -> None:
         """There is nothing more to be learned."""
+
+
+def _of_copy(native: NativeEntry) -> NativeEntry:
+    """An entry that gives kernels a copy of what the result held, too."""
+    from tilewright.frontend.einsum_arrays import held_by
+
+    def updated(*arguments: Any) -> Any:
+        out = arguments[-1]
+        return native(*arguments[:-1], held_by(out), out) if type(out) is _NDARRAY else None
+
+    return updated
 
 
 def _of_threads(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, large_result
+from tilewright.frontend.einsum_arrays import Array, empty_result, fresh_strides, held_by, large_result
 from tilewright.frontend.einsum_quick import QuickCalls, with_first
 from tilewright.runtime.cache import default_disk_cache
 from tilewright.runtime.environment import is_on
@@ -53,10 +53,11 @@ class StoredEinsum:
         self.dtype: np.dtype[Any] = np.dtype(np.dtype(str(facts["dtype"])).type)
         strides = fresh_strides(self.shape, self.dtype.itemsize, self.axes)
         large = large_result(self.shape, self.dtype, self.axes)
-        self.quick = QuickCalls(lambda arrays, result: plan, strides, int(facts["points"]), large)
+        self._copies_out = bool(facts["copied"])  # what `out` held, which kernels read after they have begun to write
+        points = int(facts["points"])
+        self.quick = QuickCalls(lambda arrays, result: plan, strides, points, large, self._copies_out)
         self.calls = int(facts.get("calls", 0))  # after which it is worth kernels of its own (`einsum_hurried`)
         self._plan = plan
-        self._copied = bool(facts["copied"])  # what `out` held, which the kernels read after they have begun to write
         self._threads = get_num_threads()  # which the kernels share their work among; fewer may run them
         self._runner: FlatRunner | None = None
         self._compiled = compiled
@@ -71,15 +72,15 @@ class StoredEinsum:
         if get_num_threads() > self._threads:
             return self.run_compiled(arrays, out)
         result = empty_result(self.shape, self.dtype, self.axes) if out is None else out
-        every = (*arrays[:-1], arrays[-1].copy("K"), result) if self._copied else (*arrays, result)
+        read = (*arrays, held_by(result)) if self._copies_out else arrays
+        every = (*read, result)
         if self._runner is None:
             self._runner = flat_runner(self._plan, every)
         try:
             self._runner(every)
         except Unfit:
             return self.run_compiled(arrays, out)
-        if not self._copied:
-            self.quick.learn(arrays, result if self.shape else None, result)
+        self.quick.learn(read, result if self.shape else None, result)
         return result if self.shape else result[()]
 
     def run_compiled(self, arrays: Sequence[Array], out: Array | None) -> Any:
@@ -156,9 +157,9 @@ def store_einsum(
     key: tuple[str, ...], bound: BoundEinsum, arrays: Sequence[Array], result: Any, calls: int = 0
 ) -> None:
     """Keep an einsum that has been run on these arrays, if it is simple enough; `calls`: see `einsum_hurried`."""
-    if bound.executable is None or not bound.takes_operands_as_they_are or bound.indirect:
+    if bound.executable is None or not bound.takes_as_they_are or bound.indirect:
         return
-    plan = bound.flat_plan(bound.prepared(arrays), result if bound.shape else None)
+    plan = bound.flat_plan(bound.prepared(bound.given(arrays, result)), result if bound.shape else None)
     if plan is None:
         return
     facts = {
