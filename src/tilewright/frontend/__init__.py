@@ -5,8 +5,9 @@ einsum    einsum.py, einsum_plan.py, tensordot.py; einsum_calls.py, einsum_lists
           einsum_layout.py, einsum_orders.py, einsum_singles.py, einsum_types.py, semiring.py), einsum_bind.py
           compiles it;
           einsum_hurried.py puts that off for new shapes; einsum_quick.py and einsum_stored.py are short cuts for calls
-          that were met before, einsum_memory.py and einsum_slices.py are for calls with a limit of memory,
-          einsum_traced.py for calls in programs, einsum_too_large.py for those that need too much
+          that were met before (function_key.py tells which epilogues were), einsum_memory.py and einsum_slices.py are
+          for calls with a limit of memory, einsum_traced.py for calls in programs, einsum_too_large.py for those that
+          need too much
 trees     tree.py, tree_call.py, tree_plan.py; tree_parse.py, tree_steps.py, tree_layout.py, tree_memory.py,
           tree_program.py, tree_text.py, deep_trees.py
 on disk   contraction_stored.py (plans, trees, epilogues), tree_stored.py (calls of trees), path_stored.py (paths),

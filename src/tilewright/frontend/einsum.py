@@ -16,6 +16,7 @@ import numpy as np
 from tilewright.frontend.einsum_arrays import Array, as_arrays, check_factors, check_out
 from tilewright.frontend.einsum_quick import label_lists, with_first
 from tilewright.frontend.einsum_stored import StoredEinsum, record_key, store_einsum, stored_einsum
+from tilewright.frontend.function_key import function_key
 from tilewright.frontend.torch_tensors import einsum_of_tensors, is_tensor
 from tilewright.runtime.collecting import collection_later, imported
 from tilewright.runtime.environment import read_environment
@@ -89,8 +90,9 @@ def einsum(
             no semiring: of three and more operands, and of an index that one operand alone has, the result depends on
             the order of contraction then. Also the greatest integer is no infinity: it wraps around with whatever is
             above 0. Only the result of sums that stay in the range of the type is the same in every order.
-        epilogue: a Python function that is traced once: of an element of the (alpha times) result, and one of each
-            epilogue operand, giving the element to store.
+        epilogue: a Python function that is traced: of an element of the (alpha times) result, and one of each epilogue
+            operand, giving the element to store. One that is written in a loop is traced in the first round only, if
+            all that it finds outside of it is numbers, texts, and what packages and functions like it hold.
         epilogue_operands: arrays, broadcast against the result as in NumPy, or pairs (array, indices), such as
             `(bias, "j")`, with indices of the output.
         alpha: factor of the contraction (a compile-time constant).
@@ -133,6 +135,8 @@ def einsum(
         ))  # fmt: skip
     place = read_environment(_TARGET) if target is None else target
     recent: Hashable = None
+    extra: tuple[Array, ...] = ()
+    epilogue_labels: tuple[Any, ...] = ()
     try:
         if (
             dtype is None and optimize is True and epilogue is None and place is None and tiles is None
@@ -143,11 +147,19 @@ def einsum(
         else:
             if type(optimize) is list:  # a path as `numpy.einsum_path` gives it
                 optimize = tuple(tuple(one) if type(one) is list else one for one in optimize)
+            if epilogue_operands is not _NO_OPERANDS:
+                extra, epilogue_labels = _plain_arrays(epilogue_operands)
             recent = (  # 0.0 and -0.0 are equal, and are not the same factor
-                operands[0], dtype, order, casting, optimize, semiring, epilogue, epilogue_operands,
+                operands[0], dtype, order, casting, optimize, semiring,
+                None if epilogue is None else function_key(epilogue), epilogue_labels,
                 alpha or repr(alpha), beta, place, tiles,
             )  # fmt: skip
-        if len(operands) == 3:  # without slices and lists, which take a tenth of a microsecond
+        if extra:
+            for entry in _RECENT.get(recent, ()):
+                found = entry(*operands[1:], *extra, out)
+                if found is not None:
+                    return found
+        elif len(operands) == 3:  # without slices and lists, which take a tenth of a microsecond
             _, first, second = operands
             for entry in _RECENT.get(recent, ()):
                 found = entry(first, second, out)
@@ -174,6 +186,19 @@ def einsum(
     return _by_form(operands, out, options, place, recent)
 
 
+def _plain_arrays(epilogue_operands: Any) -> tuple[tuple[Array, ...], tuple[Any, ...]]:
+    """The arrays that an epilogue is given, and their indices.
+
+    Raises:
+        TypeError, ValueError: for what is no array and no pair of an array and indices; `_by_form` looks at it again.
+    """
+    pairs = [(one, None) if type(one) is _NDARRAY else one for one in epilogue_operands]
+    for array, _ in pairs:
+        if type(array) is not _NDARRAY:
+            raise TypeError
+    return tuple(array for array, _ in pairs), tuple(labels for _, labels in pairs)
+
+
 def _within_limit(operands: tuple[Any, ...], out: Array | None, limit: int, options: tuple[Any, ...]) -> Any:
     """The result of a call with a limit of memory. `options`: those of `_OPTIONS`."""
     named = dict(zip(_OPTIONS, options, strict=True))
@@ -198,12 +223,12 @@ def _in_turns(
 ) -> tuple[Hashable, Any]:
     """The key of short cuts of a call that gives operands and indices in turns, and the result of one that fits."""
     turns = label_lists(operands)
-    if turns is None:
+    *simple, epilogue, epilogue_operands, alpha, beta, _, tiles = options
+    if turns is None or tiles is not None or epilogue_operands:
         return None, None
-    *_, epilogue_operands, alpha, beta, _, tiles = options
-    recent = (turns[0], *options[:6], alpha or repr(alpha), beta, place)
+    recent = (turns[0], *simple, function_key(epilogue), alpha or repr(alpha), beta, place)
     try:
-        for entry in _RECENT.get(recent, ()) if tiles is None and not epilogue_operands else ():
+        for entry in _RECENT.get(recent, ()):
             found = entry(*turns[1], out)
             if found is not None:
                 return recent, found
@@ -246,7 +271,16 @@ def _by_form(
     form_of_out = None if out is None else (out.dtype, out.shape, out.strides)
     made_for = (expression, operand_count, *forms, form_of_out)
     tiling = () if tiles is None else _hashable_tiles(tiles)
-    key: tuple[Any, ...] = (*made_for, *options[:6], labels, alpha or repr(alpha), beta, place, tiling)
+    key: tuple[Any, ...] = (
+        *made_for,
+        *options[:5],
+        function_key(epilogue),
+        labels,
+        alpha or repr(alpha),
+        beta,
+        place,
+        tiling,
+    )
     try:
         bound, known = _CALLS.get(key), True
     except TypeError:  # what cannot be hashed is refused below
@@ -269,7 +303,7 @@ def _by_form(
         kept: Any = bound
         store_einsum(record, getattr(kept, "bound", kept), arrays, result, getattr(kept, "calls", 0))
     known_again = type(operands[0]) is str or type(operands[0]) is _NDARRAY
-    if recent is not None and known_again and not labels and not tiling and bound.quick and bound.quick.entries:
+    if recent is not None and known_again and not tiling and bound.quick and bound.quick.entries:
         _remember(_RECENT, recent, with_first(bound.quick.entries[0], _RECENT.get(recent, ())))
     return result
 
