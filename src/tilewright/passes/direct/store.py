@@ -33,8 +33,9 @@ def store_vectors(w: DirectWriter, place: Place, accumulators: Accumulators) -> 
     if place.edges:
         _store_edges(w, place, accumulators, base, stride, offsets)
     elif form.nontemporal:
+        aligned = _is_aligned(w, base, place, stride, offsets)
         w.branch(
-            _is_aligned(w, base, place, stride, offsets),
+            operation("and", aligned, _is_new(w, place)) if _is_written_once(w) else aligned,
             lambda: _store_rows(w, place, accumulators, base, stride, offsets, True),
             lambda: _store_rows(w, place, accumulators, base, stride, offsets, False),
         )
@@ -74,9 +75,11 @@ def _store_rows(
     offsets: list[Expression],
     past: bool,
 ) -> None:
-    """The rows one after another; `past` the caches where a vector is whole."""
+    """The rows one after another; `past` the caches where a vector is whole, of a tile without columns that another
+    one stores, if only one of them may.
+    """
     form, emit = w.form, w.emit
-    once = _is_written_once(w) or (place.back is not None and not past)
+    once = not past and (_is_written_once(w) or place.back is not None)
     masks = _new_columns(w, place) if once else _valid_columns(w)
     for j in range(form.rows):
         number = emit.let(add(place.s, integer(j)), "number")
@@ -188,6 +191,15 @@ def _new_columns(w: DirectWriter, place: Place) -> list[Expression | None]:
             new = operation("and", new, kernel.FirstLanes(kept, kernel.VectorType(BOOL, lanes)))
         masks[i] = w.emit.let(new, "new")
     return masks
+
+
+def _is_new(w: DirectWriter, place: Place) -> Expression:
+    """Whether no other tile stores columns of this one."""
+    new = operation("le", place.old_columns, integer(0))
+    if place.back is not None:
+        stays = operation("or", operation("ne", place.v, integer(0)), operation("eq", place.back, integer(0)))
+        new = operation("and", new, stays)
+    return w.emit.let(new, "is_new")
 
 
 def _with_epilogue(

@@ -34,6 +34,12 @@ def along_vectors(form: PackedForm, number: int) -> Along:
     return Along(stride) if stride in (0, 1) else Along.SCATTERED
 
 
+def consecutive_operands(form: PackedForm) -> list[int]:
+    """The numbers of the epilogue's operands that are read in whole vectors."""
+    numbers = range(len(form.contraction.epilogue_operands)) if form.lanes > 1 else ()
+    return [number for number in numbers if along_vectors(form, number) is Along.CONSECUTIVE]
+
+
 def has_vector_results(form: PackedForm) -> bool:
     """Whole vectors of sums become whole vectors of what the output holds."""
     contraction = form.contraction

@@ -19,6 +19,7 @@ from tilewright.passes.packed.ahead import TOGETHER, Ahead
 from tilewright.passes.packed.assemble import start_assembly
 from tilewright.passes.packed.blocks import BLOCK, LINE
 from tilewright.passes.packed.combine import results, start
+from tilewright.passes.packed.epilogue import consecutive_operands
 from tilewright.passes.packed.on_the_way import is_packed_on_the_way
 from tilewright.passes.packed.register_tile import steps_are_short, tile_at
 from tilewright.passes.packed.runs import WHOLE
@@ -143,6 +144,8 @@ def _write_tile(pair: PanelPair, tiles: Sequence[Scratch], v: Expression, s: Exp
     collected = form.buffered or form.levels > 0
     late = collected or form.nontemporal or form.through_caches or form.lanes == 1 or form.any_shape
     soon = None if late else place.prefetch_row
+    if late and not collected and consecutive_operands(form):
+        soon = place.prefetch_operands
     if form.levels > 1 and form.lanes > 1:
         soon = partial(place.prefetch_waiting, tiles[0])
     asks_rows = form.scalar_rows and form.rows <= MOST_NEXT_ROWS

@@ -17,7 +17,7 @@ from tilewright.passes.items.scalar_values import Value, load_element, store_ele
 from tilewright.passes.lanes.vectorise import lower_lambda_vector
 from tilewright.passes.packed.blocks import LINE
 from tilewright.passes.packed.chains import Chains, chain_of
-from tilewright.passes.packed.epilogue import finished, has_vector_results
+from tilewright.passes.packed.epilogue import consecutive_operands, finished, has_vector_results
 from tilewright.passes.packed.operands import load_parts, store_parts
 from tilewright.passes.packed.runs import QUARTERS, WHOLE
 from tilewright.passes.packed.waiting import Accumulators, Scratch, Waiting
@@ -79,12 +79,22 @@ class Place(Waiting):
         return QUARTERS if has_quarters else WHOLE
 
     def prefetch_row(self, j: Expression) -> None:
-        """Ask for the cache lines of row j, which will be written soon."""
+        """Ask for the cache lines of row j, which will be written soon, and of what its epilogue reads."""
+        self._prefetch(self.out, self.row_base(j), self.vector.out_table)
+        self.prefetch_operands(j)
+
+    def prefetch_operands(self, j: Expression) -> None:
+        """Ask for the cache lines that the epilogue of row j reads."""
+        for number in consecutive_operands(self.w.form):
+            row = load(self.scalar.further_tables[number], add(self.scalar_first, j))
+            base = self.w.emit.let(add(self.bases.further[number], row), "row")
+            self._prefetch(self.further[number], base, self.vector.further_tables[number])
+
+    def _prefetch(self, buffer: kernel.Buffer, base: Expression, table: kernel.Buffer) -> None:
         w, lanes = self.w, self.w.form.lanes
-        base = self.row_base(j)
         for i in range(w.form.vectors):
-            start = load(self.vector.out_table, add(self.vector_first, integer(i * lanes)))
-            w.emit.emit(kernel.Prefetch(self.out, w.emit.let(add(base, start), "at")))
+            start = load(table, add(self.vector_first, integer(i * lanes)))
+            w.emit.emit(kernel.Prefetch(buffer, w.emit.let(add(base, start), "at")))
 
     def prefetch_off_line(self) -> None:
         """Ask for the lines that are written through the caches, if the tile does not begin with one: all of them, or
