@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Mapping
 
 from tilewright.contraction.kinds import Kind
+from tilewright.ir.arguments import PREVIOUS
 from tilewright.ir.cached import cached_property
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Lambda, Literal, Variable
@@ -107,6 +108,11 @@ class Contraction:
     def accumulator(self) -> ScalarType:
         """The type that is combined in."""
         return self.combine.parameters[0].type.element
+
+    @property
+    def updates(self) -> bool:
+        """Whether the epilogue reads what the output held."""
+        return any(one.operand.buffer == PREVIOUS for one in self.epilogue_operands)
 
     def operand(self, left: bool) -> Operand:
         """The left operand, or the right one."""

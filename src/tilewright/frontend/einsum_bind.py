@@ -347,7 +347,7 @@ def _quick_calls(bound: BoundEinsum) -> QuickCalls | None:
     large = large_result(shape, dtype, axes)
     points = math.prod(bound.resolved.sizes)
     fresh = fresh_strides(shape, dtype.itemsize, axes)
-    return QuickCalls(bound.flat_plan, fresh, points, large, copies_out=bound.copies_out)
+    return QuickCalls(bound.flat_plan, fresh, points, large, bound.copies_out, bound.copies_out)
 
 
 def is_view(

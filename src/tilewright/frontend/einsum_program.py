@@ -24,6 +24,7 @@ from tilewright.frontend.einsum_path import Path, Step, distinct, steps_of
 from tilewright.frontend.scalar_constants import constant
 from tilewright.frontend.scalar_tracing import convert, trace
 from tilewright.frontend.semiring import PLUS_TIMES, Semiring, combine_lambda, map_atoms, neutral_literal
+from tilewright.ir.arguments import PREVIOUS
 from tilewright.ir.builder import Builder
 from tilewright.ir.dataclass import dataclass
 from tilewright.ir.nodes import Atom, Iota, Literal, Program, Redomap, Type, Variable, index_literal
@@ -127,7 +128,7 @@ def einsum_program(
         for number, (element, labels) in enumerate(zip(epilogue.elements, epilogue.operands, strict=True))
     ]
     if epilogue.beta:
-        extras.append(_parameter(writer, "previous", out or dtype, spec.output))
+        extras.append(_parameter(writer, PREVIOUS, out or dtype, spec.output))
     parameters = [one for one, _ in (*inputs, *extras)]
     result = _contract(writer, spec, [one for _, one in inputs], [one for _, one in extras], path, orders)
     return writer.builder.program("einsum", parameters, [result])

@@ -53,6 +53,7 @@ class QuickCalls:
         fresh_strides: tuple[int, ...],
         points: int,
         large: Callable[[], Array] | None = None,
+        updates: bool = False,
         copies_out: bool = False,
     ) -> None:
         """Of an einsum whose operands go to the kernels as they are.
@@ -62,13 +63,15 @@ class QuickCalls:
             fresh_strides: those of a new result.
             points: of the whole index space.
             large: makes a new result whose memory is recycled; None where native code makes it.
-            copies_out: the last of the kernels' operands is a copy of what the result held.
+            updates: the result is made of what it held: it has to be given.
+            copies_out: the last of the kernels' operands is a copy of that.
         """
         self.entries: tuple[NativeEntry, ...] = ()
         self._plan_of = plan_of
         self._fresh_strides = fresh_strides
         self._points = points
         self._large = large
+        self._updates = updates
         self._copies_out = copies_out
         self._calls = 0
         self.counted: Callable[[NativeEntry], NativeEntry] | None = (
@@ -94,19 +97,25 @@ class QuickCalls:
         if plan is None:
             return
         from tilewright.runtime.cpu_entry import entry_for
+        from tilewright.runtime.flat_plan import updating
 
         place = cell if result is None else result
         assert place is not None, "a scalar result needs a cell"
-        fresh = result is None or result.strides == self._fresh_strides
+        operands, copies = given or arrays, self._copies_out
+        if copies and result is not None and operands[-1].strides == result.strides:
+            in_place = updating(plan)
+            if in_place is not None:
+                plan, operands, copies = in_place, operands[:-1], False
+        fresh = not self._updates and (result is None or result.strides == self._fresh_strides)
         serial, threads = self._points <= _SERIAL_POINTS, get_num_threads()
         makes = fresh and self._large is None
-        entry = entry_for(plan, (*(given or arrays), place), makes_result=makes, threads=1 if serial else threads)
+        entry = entry_for(plan, (*operands, place), makes_result=makes, threads=1 if serial else threads)
         if entry is None:
             return
         much = self._points > _UNSHARED_POINTS or sum(one.size for one in arrays) > _UNSHARED_ELEMENTS
         if self._large is not None or much or (not serial and any(one.blocks > 1 for one in plan.launches)):
             entry = _of_threads(entry, threads, arrays[0].shape, self._large if fresh else None)
-        if self._copies_out:
+        if copies:
             entry = _of_copy(entry)
         if self.counted is not None:
             entry = self.counted(entry)

@@ -19,7 +19,7 @@ from tilewright.frontend.einsum_quick import QuickCalls, with_first
 from tilewright.runtime.cache import default_disk_cache
 from tilewright.runtime.environment import is_on
 from tilewright.runtime.fingerprint import fingerprint
-from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner
+from tilewright.runtime.flat_plan import FlatPlan, FlatRunner, Unfit, flat_runner, updating
 from tilewright.runtime.plan_record import store_plan, stored_plan
 from tilewright.runtime.thread_count import get_num_threads
 
@@ -55,7 +55,8 @@ class StoredEinsum:
         large = large_result(self.shape, self.dtype, self.axes)
         self._copies_out = bool(facts["copied"])  # what `out` held, which kernels read after they have begun to write
         points = int(facts["points"])
-        self.quick = QuickCalls(lambda arrays, result: plan, strides, points, large, self._copies_out)
+        updates = bool(facts["updates"])
+        self.quick = QuickCalls(lambda arrays, result: plan, strides, points, large, updates, self._copies_out)
         self.calls = int(facts.get("calls", 0))  # after which it is worth kernels of its own (`einsum_hurried`)
         self._plan = plan
         self._threads = get_num_threads()  # which the kernels share their work among; fewer may run them
@@ -159,18 +160,22 @@ def store_einsum(
     """Keep an einsum that has been run on these arrays, if it is simple enough; `calls`: see `einsum_hurried`."""
     if bound.executable is None or not bound.takes_as_they_are or bound.indirect:
         return
-    plan = bound.flat_plan(bound.prepared(bound.given(arrays, result)), result if bound.shape else None)
+    given = bound.given(arrays, result)
+    plan = bound.flat_plan(bound.prepared(given), result if bound.shape else None)
     if plan is None:
         return
+    alike = bound.copies_out and bound.shape and given[-1].strides == result.strides
+    in_place = updating(plan) if alike else None
     facts = {
         "shape": bound.shape,
         "axes": bound.axes,
         "dtype": bound.dtype.str,
         "points": math.prod(bound.resolved.sizes),
-        "copied": bound.copies_out,
+        "updates": bound.copies_out,
+        "copied": bound.copies_out and in_place is None,
         "calls": calls,
     }
-    store_flat_plan(key, plan, facts)
+    store_flat_plan(key, in_place or plan, facts)
 
 
 def store_flat_plan(key: tuple[str, ...], plan: FlatPlan, facts: dict[str, Any]) -> None:

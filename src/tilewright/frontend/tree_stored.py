@@ -105,6 +105,7 @@ def store_tree(
         "axes": plan.axes,
         "dtype": plan.dtype.numpy.str,
         "points": plan.flops,
+        "updates": False,
         "copied": False,
     }
     store_flat_plan(key, flat if positions is None else in_order(flat, positions), facts)

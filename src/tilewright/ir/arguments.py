@@ -18,6 +18,9 @@ Argument: TypeAlias = "Array | np.generic[Any] | bool | int | float | complex"
 # What a scalar parameter takes without loss of meaning: the kinds of NumPy dtypes for each kind of scalar type.
 _ACCEPTED = {"b": "b", "i": "iu", "u": "iu", "f": "iuf", "c": "iufc"}
 
+PREVIOUS = "previous"
+"""What programs call a parameter that is what their result held: mostly it lies where the result does."""
+
 
 def _check_count(program: Program, arguments: Sequence[Argument]) -> None:
     if len(arguments) != len(program.parameters):

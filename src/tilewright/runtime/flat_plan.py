@@ -25,6 +25,9 @@ _DATA_FIELD = object.__basicsize__  # in NumPy's C interface the address is an a
 _ALIGNMENT = 128  # of temporary arrays
 ANY_SHAPE = "contraction_of_any_shape"
 """The name of kernels for all sizes and strides, which computations may have for the time being."""
+IN_PLACE = "contraction_in_place"
+"""The name of kernels whose epilogue may read the result itself: each element is read, if it is, right before it is
+written, and written once."""
 
 
 def _address_from_interface(array: Array) -> int:
@@ -81,6 +84,22 @@ class FlatPlan(NamedTuple):
     masks: tuple[int, ...]
     temporaries: tuple[int, ...]
     launches: tuple[EntryLaunch, ...]
+
+
+def updating(plan: FlatPlan) -> FlatPlan | None:
+    """The plan that reads where the result lies what its last operand is a copy of, and takes the other operands; None
+    if that might be overwritten before.
+
+    Args:
+        plan: takes what the result held, laid out alike, as its last operand.
+    """
+    if len(plan.launches) != 1 or plan.launches[0].native.name != IN_PLACE:
+        return None
+    (launch,) = plan.launches
+    *masks, copy, result = plan.masks
+    number = len(masks)  # of the copy; then of the result
+    buffers = tuple(one - (one > number) for one in launch.buffers)
+    return FlatPlan((*masks, copy | result), plan.temporaries, (launch._replace(buffers=buffers),))
 
 
 def span_of(array: Array | None) -> tuple[int, int]:

@@ -39,6 +39,7 @@ from tilewright.passes.direct.tile import Place, accumulate, lines_ahead, reques
 from tilewright.passes.direct.writer import DirectWriter
 from tilewright.passes.items.scalar_values import component_types
 from tilewright.passes.packed.two_sides import Bases
+from tilewright.runtime.flat_plan import IN_PLACE
 
 
 def write_direct_kernel(form: DirectForm) -> Launch:
@@ -64,11 +65,12 @@ def write_direct_kernel(form: DirectForm) -> Launch:
             block.vectors_outside()
 
     blocks = math.prod(form.blocks)
+    name = IN_PLACE if w.further and form.results is Results.VECTORS else "contraction"  # of which no tile has two
     if form.serial and blocks > 1:
         w.loop("block", integer(0), w.parameter("blocks", blocks), write)
-        return w.launch("contraction", 1)
+        return w.launch(name, 1)
     write(BlockIndex())
-    return w.launch("contraction", blocks)
+    return w.launch(name, blocks)
 
 
 @dataclass(frozen=True)

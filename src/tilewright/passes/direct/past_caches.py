@@ -13,7 +13,9 @@ LINES_TOGETHER = 4  # of a row that are written before the next row, where rows 
 
 
 def is_past(form: DirectForm, machine: Machine) -> bool:
-    """Results go past the caches: whole lines of an output that is larger than these."""
+    """Results go past the caches: whole lines of an output that is larger than these, unless they have been read."""
+    if form.contraction.updates:
+        return False
     if form.boxed:
         return boxes_go_past(form, machine)
     lines = (form.results is Results.VECTORS and _suits_past(form, machine)) or _collects_lines(form, machine)

@@ -211,7 +211,7 @@ def _plain_form(
     )
     is_written_once = depth >= contracted and not buffered and in_tiles is None
     is_far = is_written_once and is_past_caches(_output_bytes(contraction), machine)
-    past = past and is_far
+    past = past and is_far and not contraction.updates
     stays = 2 * memory[0] if past else memory[0]
     scattered = past and rows_are_scattered(contraction, scalar, vector_left)
     out_bytes = contraction.out.element.bytes

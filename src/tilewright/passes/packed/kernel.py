@@ -38,7 +38,7 @@ from tilewright.passes.packed.tables import fill_depth_tables, fill_tables, mark
 from tilewright.passes.packed.two_sides import Bases
 from tilewright.passes.packed.waiting import Edges, Target
 from tilewright.passes.packed.writer import PackedWriter, Side
-from tilewright.runtime.flat_plan import ANY_SHAPE
+from tilewright.runtime.flat_plan import ANY_SHAPE, IN_PLACE
 
 Range: TypeAlias = tuple[Expression, Expression]
 _Piece: TypeAlias = tuple[Expression, Expression, Expression | None]
@@ -66,7 +66,7 @@ def write_packed_kernel(form: PackedForm) -> Launch:
     loops = _Loops(w, vector, scalar, out, further, depth_sizes, (*steps, depth_step), contracted, loop_end)
     _each_part(w, vector_total, scalar_total, blocks, loops.part)
     total_blocks = math.prod(blocks) if vector_total and scalar_total else 0
-    return w.launch(ANY_SHAPE if form.any_shape else "contraction", total_blocks)
+    return w.launch(ANY_SHAPE if form.any_shape else IN_PLACE if further else "contraction", total_blocks)
 
 
 @dataclass(frozen=True)
