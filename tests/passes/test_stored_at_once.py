@@ -15,7 +15,7 @@ from tilewright.ir.scalars import F32, F64, ScalarType
 from tilewright.machine.named import CPU_AVX512
 from tilewright.machine.paces import LEAST_TERMS, Pace
 from tilewright.passes.contractions.form_choice import choose_form
-from tilewright.passes.direct.choice import choose_direct_form
+from tilewright.passes.direct.choice import choose_direct_form, direct_forms
 from tilewright.passes.direct.form import Results
 from tilewright.passes.packed.choice import make_packed_form
 from tilewright.passes.packed.form import PackedForm
@@ -65,6 +65,13 @@ def test_direct_tiles_are_stored_at_once(extent: int) -> None:
         assert not isinstance(found, str) and found[0].results is Results.VECTORS
         sums.append(len(found[0].lanes) * found[0].rows)
     assert sums[0] == LIMITED.pace.queued < sums[1]
+
+
+@pytest.mark.parametrize("queued", [0, 1, 4])
+def test_tiles_have_a_row_where_no_vectors_can_wait(queued: float) -> None:
+    machine = replace(LIMITED, pace=replace(LIMITED.pace, queued=queued))
+    contraction = normalise(einsum_contraction("cbe,fbe->cf", {"b": 4, "c": 200, "e": 4, "f": 65}, F32))
+    assert min(form.rows for form in direct_forms(contraction, machine)) == 1
 
 
 def test_results_in_boxes_are_not_taken_for_cheap_ones() -> None:

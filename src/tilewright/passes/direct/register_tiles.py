@@ -146,7 +146,7 @@ def _few_rows(form: DirectForm, lanes: tuple[int, ...], most: int, machine: Mach
     at_once = machine.pace.stored_at_once(form.contracted_total)
     if form.results is not Results.VECTORS or len(lanes) * min(form.scalar_size, most) <= at_once:
         return ()
-    rows = int(at_once) // len(lanes)
+    rows = max(1, int(at_once) // len(lanes))
     return (-(-form.scalar_size // -(-form.scalar_size // rows)),)
 
 
