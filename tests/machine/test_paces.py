@@ -77,7 +77,9 @@ def test_what_is_written_past_the_caches_has_a_pace_of_its_own() -> None:
     assert written_once(out, others, False, past) == 2 * out / 2.0
 
 
-@pytest.mark.parametrize("change", [{"past": 0.0}, {"chain": -1.0}, {"near": -0.5}, {"memory": 0.0}, {"again": 0.0}])
+@pytest.mark.parametrize(
+    "change", [{"past": 0.0}, {"chain": -1.0}, {"near": -0.5}, {"memory": 0.0}, {"again": 0.0}, {"block": 2.0}]
+)
 def test_a_pace_that_no_core_has_is_refused(change: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="the pace of a core: "):
         replace(ONE_MULTIPLY_ADD, **change)

@@ -150,11 +150,13 @@ class Pace:
         """Refuse what no core has.
 
         Raises:
-            ValueError: if a time is negative, or no byte comes from somewhere.
+            ValueError: if a time is negative, a part is more than the whole, or no byte comes from somewhere.
         """
         for name, value in vars(self).items():
             if value < 0:
                 raise ValueError(f"the pace of a core: {name} is {value}, and must not be negative")
+        if self.block > 1:
+            raise ValueError(f"the pace of a core: block is {self.block}, and panels hold no more than 1")
         if 0 in (self.second_cache, self.third_cache, self.memory, self.past, self.again, self.again_past):
             raise ValueError("the pace of a core: bytes come from all caches and from memory, and so many are none")
 
