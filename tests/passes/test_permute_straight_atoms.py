@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from permute_support import GUARD, SMALL_CACHES, check_copy, source_view, target_view
 
 from tilewright.ir.scalars import C64, C128, F32, U8
+from tilewright.machine.paces import MESH
 from tilewright.passes.permute.choose import permute_form
 from tilewright.runtime.memory import aligned_empty
 
 PAST = replace(SMALL_CACHES[0], l2_ways=16)
+PACES = [PAST.pace, MESH]
+"""Lines of columns are written one by one, and in pairs."""
 
 
 @pytest.mark.parametrize(
@@ -50,12 +53,14 @@ def test_atoms_at_every_place_in_a_line(data, dtype, shift):
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
     source = source_view(rng, dtype, shape, (*middle, len(outer), len(shape) - 1), steps, ())
     memory, target = target_view(dtype, shape, range(len(shape)), [1] * len(shape), shift)
-    check_copy(source, memory, target, PAST, data.draw(st.sampled_from([1, 2])))
+    machine = replace(PAST, pace=data.draw(st.sampled_from(PACES)))
+    check_copy(source, memory, target, machine, data.draw(st.sampled_from([1, 2])))
 
 
+@pytest.mark.parametrize("pace", PACES)
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 @pytest.mark.parametrize("words", [1, 3, 5])
-def test_complex_numbers_that_begin_between_two_of_memory(dtype, words):
+def test_complex_numbers_that_begin_between_two_of_memory(dtype, words, pace):
     """Lines of the target begin in the middle of a number."""
     dtype = np.dtype(dtype)
     shape, nbytes = (48, 5, 64), dtype.itemsize * 48 * 5 * 64
@@ -65,5 +70,7 @@ def test_complex_numbers_that_begin_between_two_of_memory(dtype, words):
     begin = 64 + words * dtype.itemsize // 2
     target = memory[begin : begin + nbytes].view(dtype).reshape(shape)
     strides = [tuple(stride // dtype.itemsize for stride in one.strides) for one in (source, target)]
-    assert permute_form({"c8": C64, "c16": C128}[dtype.str[1:]], shape, *strides, PAST).straight is not None
-    check_copy(source, memory, target, PAST, 2)
+    machine = replace(PAST, pace=pace)
+    straight = permute_form({"c8": C64, "c16": C128}[dtype.str[1:]], shape, *strides, machine).straight
+    assert straight is not None and straight.in_pairs == (pace is MESH)
+    check_copy(source, memory, target, machine, 2)
