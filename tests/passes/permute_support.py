@@ -29,21 +29,24 @@ def form_of(element, shape, order, machine):
     return permute_form(element, source.shape, source.strides, strides, machine)
 
 
-def forbidden_after(nbytes):
-    """Bytes that end where a page begins that may not be touched."""
+def forbidden_around(nbytes, at_end):
+    """Bytes between pages that may not be touched, which end where the later one begins, or begin where the earlier one
+    ends."""
     page = mmap.PAGESIZE
     whole = -(-nbytes // page) * page
-    memory = mmap.mmap(-1, whole + page, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, whole + 2 * page, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     raw = np.frombuffer(memory, np.uint8)
     libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.mprotect(ctypes.c_void_p(raw.ctypes.data + whole), ctypes.c_size_t(page), 0) == 0
-    return raw[whole - nbytes : whole]
+    for place in (0, page + whole):
+        assert libc.mprotect(ctypes.c_void_p(raw.ctypes.data + place), ctypes.c_size_t(page), 0) == 0
+    begin = page + (whole - nbytes if at_end else 0)
+    return raw[begin : begin + nbytes]
 
 
 def source_view(rng, dtype, shape, order, steps, broadcast):
     """Random bits seen with a permuted memory order, steps (negative too) and broadcast dimensions."""
     held = [1 if d in broadcast else n * abs(steps[d]) for d, n in enumerate(shape)]
-    memory = forbidden_after(int(np.prod(held)) * dtype.itemsize)
+    memory = forbidden_around(int(np.prod(held)) * dtype.itemsize, at_end=bool(rng.integers(2)))
     memory[:] = rng.integers(0, 256, memory.size, np.uint8)
     if dtype == np.bool_:
         memory &= 1
