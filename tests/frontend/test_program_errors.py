@@ -42,6 +42,10 @@ def if_on_array(xs: tw.f32["n"]) -> Any:
     return xs if xs else -xs
 
 
+def chained_comparison_of_array(xs: tw.f32["n"]) -> Any:
+    return 0 < xs < 1
+
+
 def for_over_array(xs: tw.f32["n"]) -> Any:
     return [x + 1 for x in xs]
 
@@ -295,7 +299,8 @@ def undefined_operator(xs: tw.c64["n"]) -> Any:
 MESSAGES = [
     (if_on_scalar, "write where(condition, a, b) instead of `if`", "tw.cond"),
     (while_on_scalar, "tw.while_loop instead of `while`", "the value of x > 1.0 is not known"),
-    (if_on_array, "array xs has no truth value", "tw.cond"),
+    (if_on_array, "xs is an array, which has no truth value", "of all elements, with .any() or .all()"),
+    (chained_comparison_of_array, "the result of map at test_program_errors.py:", "(0 < x) & (x < 1)"),
     (for_over_array, "n rows of xs", "tw.map"),
     (range_of_size, "value of n is not known", "tw.loop"),
     (range_of_scalar, "value of k is not known", "tw.loop"),

@@ -156,7 +156,11 @@ class ArrayProxy:
         return (self[i] for i in range(count))
 
     def __bool__(self) -> bool:
-        raise TypeError(f"the array {self.variable} has no truth value while the function is traced; use tw.cond")
+        raise TypeError(
+            f"{known_as(self)[0]} is an array, which has no truth value while the function is traced: of each element "
+            "write tw.where(condition, a, b), & | ~ instead of `and` `or` `not`, and (0 < x) & (x < 1) instead of "
+            "0 < x < 1; of all elements, with .any() or .all(), tw.cond"
+        )
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise TypeError(
