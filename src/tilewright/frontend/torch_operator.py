@@ -18,7 +18,7 @@ from tilewright.frontend.einsum import einsum
 from tilewright.frontend.einsum_calls import parsed_expression
 from tilewright.frontend.einsum_lists import interleaved
 from tilewright.frontend.einsum_parse import BROADCAST, EinsumSpec, Labels, parse_string, resolve_extents
-from tilewright.frontend.torch_tensors import DEFAULTS, are_followed, array_of, is_tensor, tensor_of
+from tilewright.frontend.torch_tensors import DEFAULTS, are_followed, array_of, is_tensor, require_elements, tensor_of
 from tilewright.ir.scalars import BF16, scalar_type_of
 
 SCHEMA = "(str expression, Tensor[] operands, str dtype, str semiring, str target) -> Tensor"
@@ -30,19 +30,23 @@ def followed_einsum(operands: Sequence[Any], out: Any, options: Mapping[str, Any
 
     Raises:
         RuntimeError: for options with which it has no gradient, naming them.
+        TypeError: for tensors without elements, if there are such options.
     """
     register_operator()
+    first, values = (operands[0], operands[1:]) if isinstance(operands[0], str) else interleaved(operands)
     given = {name: one for name, one in options.items() if not _is_default(name, one)}
     if out is not None:
         given["out"] = out
     refused = [name for name in given if name not in _FOLLOWED and not (name == "order" and given[name] in ("C", "c"))]
     if refused:
+        for number, one in enumerate(values):
+            if is_tensor(one):
+                require_elements(one, f"einsum: operand {number}")
         shown = ", ".join(f"{name}={given[name]!r}" if name == "semiring" else name for name in refused)
         raise RuntimeError(
             f"einsum: torch follows an operand (for a gradient, say), which goes with sums of products in new tensors, "
             f"not with {shown}; give tensor.detach(), or call under torch.no_grad()"
         )
-    first, values = (operands[0], operands[1:]) if isinstance(operands[0], str) else interleaved(operands)
     tensors = [one if is_tensor(one) else tensor_of(np.asarray(one)) for one in values]
     if not isinstance(first, str):
         spec, _ = resolve_extents(parsed_expression(first), [one.shape for one in tensors])

@@ -53,6 +53,7 @@ def array_of(tensor: Any, what: str) -> Any:
         RuntimeError: for a tensor that torch follows, for what is computed here would be lost to it.
         TypeError: for tensors that are not in the memory of the host, sparse ones, and the like.
     """
+    require_elements(tensor, what)
     if are_followed((tensor,)):
         raise RuntimeError(
             f"{what}: torch follows this tensor (for a gradient or a transform of torch.func), and cannot see what is "
@@ -60,6 +61,15 @@ def array_of(tensor: Any, what: str) -> Any:
             "gradients"
         )
     return _memory(tensor, what)
+
+
+def require_elements(tensor: Any, what: str) -> None:
+    """Refuse a tensor that is a shape alone, with a TypeError: no other call will make it one that can be read."""
+    if tensor.is_meta:
+        raise TypeError(
+            f"{what}: a tensor of shape {tuple(tensor.shape)} on torch's meta device, which has no elements to compute "
+            "with; give one on the CPU. Only sums of products by tilewright.einsum tell the shape of their result"
+        )
 
 
 def _memory(tensor: Any, what: str) -> Any:
