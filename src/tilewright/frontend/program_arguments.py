@@ -66,8 +66,18 @@ def accepted(
                 f"program {program}: parameter {parameter.name}: {annotation} does not take {value_text(argument)}"
             ) from None
     if scalar not in annotation.accepts:
-        raise TypeError(f"program {program}: parameter {parameter.name}: {annotation} does not take dtype {scalar}")
+        raise TypeError(
+            f"program {program}: parameter {parameter.name}: {annotation} does not take dtype {scalar}"
+            + (_what_it_takes(annotation) if annotation.is_generic else "")
+        )
     return scalar
+
+
+def _what_it_takes(annotation: Annotation) -> str:
+    """The end of a message: convert to which types, or annotate how."""
+    types = ", ".join(map(str, annotation.accepts))
+    every = "array" if annotation.shape else "any_"
+    return f" but {types}: convert it, or write tw.{every}, which takes all types, in place of tw.{annotation.name}"
 
 
 def element_types(program: str, parameters: Sequence[Parameter], arguments: Sequence[Any]) -> tuple[ScalarType, ...]:
