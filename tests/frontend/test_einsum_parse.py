@@ -81,6 +81,8 @@ def test_more_than_52_indices() -> None:
         ("i..", [(2, 3)], "unexpected '.' in 'i..'; an ellipsis is three dots"),
         ("...i...", [(2, 3)], "more than one ellipsis"),
         ("i->j->k", [(2,)], "the arrow -> may occur once"),
+        ("[[i,j],[j,k]->[i,k]],[k,l]->[i,l]", [(2, 2)], "brackets are the notation of trees, which einsum_tree"),
+        ("[i,j],[j,k]->[i,k]", [(2, 2)], "brackets are the notation of trees, which einsum_tree"),
         ("i>j", [(2,)], "the arrow -> may occur once"),
         ("i->i,i", [(2,)], "there is one output"),
     ],

@@ -137,6 +137,11 @@ def parse_string(expression: str) -> ParsedEinsum:
     Raises:
         ValueError: saying which part cannot be read.
     """
+    if "[" in expression:
+        raise ValueError(
+            f"einsum {expression!r}: brackets are the notation of trees, which einsum_tree and plan_tree take; an "
+            "index of an einsum is one letter, as in 'ij,jk->ik'"
+        )
     left, arrow, right = expression.partition("->")
     if "-" in left or ">" in left or "-" in right or ">" in right:
         raise ValueError(f"einsum {expression!r}: the arrow -> may occur once, and - and > only in it")
