@@ -71,7 +71,7 @@ def test_a_view_of_foreign_bytes_can_be_written() -> None:
 
 
 def test_the_number_of_threads_is_a_number() -> None:
-    with tw.num_threads(True):
+    with tw.num_threads(np.int32(1)):
         assert type(tw.get_num_threads()) is int
 
 
