@@ -272,15 +272,8 @@ def _by_form(
     made_for = (expression, operand_count, *forms, form_of_out)
     tiling = () if tiles is None else _hashable_tiles(tiles)
     key: tuple[Any, ...] = (
-        *made_for,
-        *options[:5],
-        function_key(epilogue),
-        labels,
-        alpha or repr(alpha),
-        beta,
-        place,
-        tiling,
-    )
+        *made_for, *options[:5], function_key(epilogue), labels, alpha or repr(alpha), beta, place, tiling,
+    )  # fmt: skip
     try:
         bound, known = _CALLS.get(key), True
     except TypeError:  # what cannot be hashed is refused below

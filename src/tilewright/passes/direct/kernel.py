@@ -65,7 +65,9 @@ def write_direct_kernel(form: DirectForm) -> Launch:
             block.vectors_outside()
 
     blocks = math.prod(form.blocks)
-    name = IN_PLACE if w.further and form.results is Results.VECTORS else "contraction"  # of which no tile has two
+    name = "contraction"
+    if w.further and form.results is Results.VECTORS:  # each of which one tile alone stores (`_is_written_once`)
+        name = IN_PLACE
     if form.serial and blocks > 1:
         w.loop("block", integer(0), w.parameter("blocks", blocks), write)
         return w.launch(name, 1)
